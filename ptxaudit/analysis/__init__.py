@@ -1,0 +1,1 @@
+"""Analyses over the intermediate representation; each states its property, direction, join and limits."""

@@ -1,0 +1,63 @@
+"""The exception tree: everything that can go wrong with an input, a tool or a rule, in one line each."""
+
+from ptxaudit.source import SourceText
+
+
+class PtxauditError(Exception):
+    """Base of every error that ptxaudit raises on purpose; ``str(error)`` is the line a user reads."""
+
+
+class UsageError(PtxauditError):
+    """The command line, an option or a configuration value is wrong (exit code 2)."""
+
+
+class InputError(PtxauditError):
+    """An input cannot be read or is not what it claims to be (exit code 3); other inputs go on."""
+
+
+class SyntaxFault(InputError):
+    """Text that does not follow the grammar; knows its place and draws a caret.
+
+    ``found`` and ``expected`` are short phrases; ``offset`` is a character offset into ``source``.
+    """
+
+    def __init__(self, source: SourceText, offset: int, found: str, expected: str) -> None:
+        self.source = source
+        self.offset = offset
+        self.found = found
+        self.expected = expected
+        self.line, self.column = source.line_column(min(offset, len(source.text)))
+        super().__init__(f"{source.name}:{self.line}:{self.column}: found {found}, expected {expected}")
+
+    def excerpt(self) -> str:
+        """The offending line with a caret under the column (tabs kept, long lines cut around it)."""
+        text = self.source.line_text(self.line)
+        start = max(0, self.column - 80)
+        shown = text[start : start + 160]
+        before = shown[: self.column - 1 - start]
+        padding = "".join("\t" if character == "\t" else " " for character in before)
+        return f"{shown}\n{padding}^"
+
+
+class BinaryFault(InputError):
+    """A binary container that is malformed; ``offset`` is a byte offset in the file, if one is known."""
+
+    def __init__(self, file: str, offset: int | None, found: str, expected: str) -> None:
+        self.file = file
+        self.offset = offset
+        self.found = found
+        self.expected = expected
+        place = file if offset is None else f"{file}+{offset:#x}"
+        super().__init__(f"{place}: found {found}, expected {expected}")
+
+
+class UnsupportedArchitecture(InputError):
+    """A kernel for an architecture whose rules ptxaudit does not know; it is never audited by another's."""
+
+
+class ToolError(InputError):
+    """A disassembler or assembler is missing, too old, crashed or printed something unreadable."""
+
+
+class PatternError(PtxauditError):
+    """A pattern file does not follow its schema (a fault of the installation, not of an input)."""

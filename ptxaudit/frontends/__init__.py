@@ -1,0 +1,1 @@
+"""Front ends: text and binaries into the intermediate representation."""

@@ -1,0 +1,1 @@
+"""The intermediate representation that PTX and SASS share: instructions, functions, CFG, events."""

@@ -1,0 +1,132 @@
+"""Functions and modules of either language, with the launch facts that their directives state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ptxaudit.arch import Architecture
+from ptxaudit.ir.instruction import Instruction
+
+
+class Language(StrEnum):
+    """The language a function was read in."""
+
+    PTX = "ptx"
+    SASS = "sass"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A declared variable or parameter; ``size`` in bytes, ``None`` for an unsized ``extern`` array."""
+
+    name: str
+    space: str
+    size: int | None
+    alignment: int
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFacts:
+    """What the code itself states about its launch; ``None`` where it states nothing.
+
+    ``required_threads`` from ``.reqntid``, ``maximum_threads`` from ``.maxntid`` or ``.nv.info``
+    MAX_THREADS, ``cluster`` from ``.reqnctapercluster`` or CTA_PER_CLUSTER (x, y, z),
+    ``explicit_cluster`` when the launch must be a cluster launch, ``maximum_registers`` per thread,
+    ``minimum_ctas`` per multiprocessor, ``registers`` the allocation that ptxas chose (SASS only).
+    """
+
+    required_threads: tuple[int, int, int] | None = None
+    maximum_threads: tuple[int, int, int] | None = None
+    cluster: tuple[int, int, int] | None = None
+    explicit_cluster: bool = False
+    maximum_cluster_rank: int | None = None
+    maximum_registers: int | None = None
+    minimum_ctas: int | None = None
+    registers: int | None = None
+    attributes: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int | None:
+        """Threads per CTA where the code fixes them."""
+        if self.required_threads is None:
+            return None
+        x, y, z = self.required_threads
+        return x * y * z
+
+    @property
+    def cluster_size(self) -> int | None:
+        """CTAs per cluster where the code fixes them."""
+        if self.cluster is None:
+            return None
+        x, y, z = self.cluster
+        return x * y * z
+
+
+@dataclass(frozen=True, slots=True)
+class BasicBlock:
+    """Instructions ``start`` to ``end`` (exclusive indices into the function) with one entry and one exit.
+
+    ``start_position`` and ``end_position`` are what a person sees: byte offsets in the section for
+    SASS (end exclusive), line numbers for PTX (end exclusive). ``successors`` are block ids, the
+    fall-through first where there is one.
+    """
+
+    id: int
+    start: int
+    end: int
+    start_position: int
+    end_position: int
+    successors: tuple[int, ...]
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One kernel or device function. ``blocks[0]`` is the entry; block ids are indices into ``blocks``."""
+
+    name: str
+    demangled: str
+    language: Language
+    architecture: Architecture
+    is_entry: bool
+    instructions: tuple[Instruction, ...]
+    blocks: tuple[BasicBlock, ...]
+    facts: LaunchFacts = LaunchFacts()
+    parameters: tuple[Variable, ...] = ()
+    variables: tuple[Variable, ...] = ()
+    register_types: Mapping[str, str] = field(default_factory=dict)
+    isa_version: tuple[int, int] | None = None
+
+    def block_of(self, index: int) -> BasicBlock:
+        """The block that holds instruction ``index``."""
+        low, high = 0, len(self.blocks)
+        ordered = self.blocks
+        while low < high:
+            middle = (low + high) // 2
+            if ordered[middle].end <= index:
+                low = middle + 1
+            else:
+                high = middle
+        return ordered[low]
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something a front end wants said once, such as an opcode that its tables do not know."""
+
+    message: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """All functions of one PTX file or cubin. ``text`` is the PTX, or the SASS listing a report shows."""
+
+    name: str
+    language: Language
+    architecture: Architecture
+    functions: tuple[Function, ...]
+    text: str
+    notes: tuple[Note, ...] = ()
+    sha256: str = ""

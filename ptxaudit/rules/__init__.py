@@ -1,0 +1,1 @@
+"""Rules, verdicts and findings; the pattern files that describe them."""

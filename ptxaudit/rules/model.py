@@ -1,0 +1,236 @@
+"""What a rule is, what a check answers and what a reader of a report gets.
+
+A check (``ptxaudit.checks``) answers with an :class:`Outcome`. The engine joins each
+:class:`Violation` with its rule's pattern to a :class:`Finding`, which holds no IR, so that reports
+need none.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from ptxaudit.ir.instruction import Instruction
+from ptxaudit.source import Location
+
+
+class Category(StrEnum):
+    """Whether a rule is about right results or about time."""
+
+    CORRECTNESS = "correctness"
+    PERFORMANCE = "performance"
+
+
+class Severity(StrEnum):
+    """``error`` needs a proof of the missing order, a plausible one is a ``warning``, a debatable one a
+    ``note``."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+    @property
+    def rank(self) -> int:
+        """Greater is worse."""
+        return {"note": 1, "warning": 2, "error": 3}[self.value]
+
+
+class Confidence(StrEnum):
+    """How sure the analysis is that the finding describes what can happen."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Verdict(StrEnum):
+    """What a rule says of a function."""
+
+    FINDING = "finding"
+    CLEAN = "clean"
+    UNKNOWN = "unknown"
+    NOT_APPLICABLE = "not-applicable"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another instruction that a violation concerns, and what it has to do with it."""
+
+    instruction: Instruction
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessStep:
+    """One event of a schedule: ``role`` is who does it (``warps 4-7``, ``CTA 1``, ``TMA``)."""
+
+    role: str
+    text: str
+    location: Location | None = None
+    iteration: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WitnessEdge:
+    """An order between two steps (indices into ``Witness.steps``); ``missing`` is the one not there."""
+
+    source: int
+    target: int
+    label: str
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """A schedule that shows the violation: steps in the order that breaks it, and the edges that exist."""
+
+    steps: tuple[WitnessStep, ...]
+    edges: tuple[WitnessEdge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a synchronisation costs where it stands.
+
+    ``frequency`` says how often it runs ("every poll attempt"); ``cycles`` is a measured range per
+    execution (low, high) with the ``architecture`` it was measured on, or ``None``.
+    """
+
+    frequency: str
+    summary: str
+    cycles: tuple[int, int] | None = None
+    architecture: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One place where a rule is broken.
+
+    ``details`` fill the pattern's message template. ``severity`` and ``confidence`` replace the
+    pattern's; ``evidence`` are sentences that say how it was decided; ``path`` are the block ids from
+    one instruction to the other; ``assumptions`` are what the verdict rests on.
+    """
+
+    primary: Instruction
+    details: Mapping[str, str] = field(default_factory=dict)
+    related: tuple[Related, ...] = ()
+    evidence: tuple[str, ...] = ()
+    path: tuple[int, ...] = ()
+    severity: Severity | None = None
+    confidence: Confidence | None = None
+    cost: Cost | None = None
+    witness: Witness | None = None
+    assumptions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a check says of one function. ``reason`` is required for ``unknown``.
+
+    Violations and an unknown rest can stand together: the verdict is then ``finding`` and ``reason``
+    says what else could not be decided.
+    """
+
+    verdict: Verdict
+    violations: tuple[Violation, ...] = ()
+    reason: str | None = None
+
+    @staticmethod
+    def of(violations: "list[Violation] | tuple[Violation, ...]", unknown: str | None = None) -> "Outcome":
+        """``finding`` when there are violations, else ``unknown`` with a reason, else ``clean``."""
+        if violations:
+            return Outcome(Verdict.FINDING, tuple(violations), unknown)
+        return Outcome(Verdict.CLEAN) if unknown is None else Outcome(Verdict.UNKNOWN, (), unknown)
+
+    @staticmethod
+    def not_applicable() -> "Outcome":
+        """The function has none of the rule's operations."""
+        return Outcome(Verdict.NOT_APPLICABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class CodePlace:
+    """A location in a finding with the code that stands there."""
+
+    role: str
+    location: Location
+    text: str
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """How to mend it: a sentence, and code where a fixed form exists."""
+
+    summary: str
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a reader gets. It cannot be built without a primary place.
+
+    ``fingerprint`` comes from rule, function, normalised instruction and ordinal, never from line
+    numbers. ``path`` are labels or positions of the blocks between the two places, for a person.
+    """
+
+    rule: str
+    category: Category
+    severity: Severity
+    confidence: Confidence
+    function: str
+    input: str
+    message: str
+    primary: CodePlace
+    fingerprint: str
+    related: tuple[CodePlace, ...] = ()
+    evidence: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+    fix: Fix | None = None
+    cost: Cost | None = None
+    witness: Witness | None = None
+    assumptions: tuple[str, ...] = ()
+    suppressed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionReport:
+    """All verdicts of one function of one input."""
+
+    name: str
+    demangled: str
+    input: str
+    arch: str
+    evidence: str
+    verdicts: Mapping[str, Verdict]
+    unknown_reasons: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class InputReport:
+    """One input and whether it could be read; ``notes`` are front-end remarks (unknown opcodes)."""
+
+    path: str
+    kind: str
+    sha256: str
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> str:
+        """``audited`` or ``failed``."""
+        return "audited" if self.error is None else "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """Everything an audit found: what every output format is made from.
+
+    ``listings`` maps an input path to the text (PTX, or SASS listing) that excerpts are shown from.
+    """
+
+    tool_version: str
+    inputs: tuple[InputReport, ...]
+    functions: tuple[FunctionReport, ...]
+    findings: tuple[Finding, ...]
+    listings: Mapping[str, str] = field(default_factory=dict)
