@@ -1,0 +1,223 @@
+"""Reads a rule's pattern file, ``patterns/<category>/<id>.toml``: everything about a rule but its check.
+
+A pattern has exactly these keys (``?`` marks the optional ones)::
+
+    id = "kebab-case, the file's name"     title = "a few words"
+    category = "correctness"               # the folder's name; or "performance"
+    severity = "error"                     # or "warning", "note"; a violation may state another
+    confidence = "high"                    # or "medium", "low"
+    status = "stable"                      # or "preview"
+    message = "filled from Violation.details: the wait at {scope} ..."
+    rationale = "why it is wrong, or what it costs"
+    limits = "what the check cannot tell"
+    evidence = "what it needs to decide (PTX, or SASS suffices)"
+    trap = "correct code that looks the same"
+    [fix]           summary = "..."        code? = "..."
+    [applies-to]    inputs = ["ptx", "sass"]   architectures = ["sm_90a"]   # [] for all
+    [[references]]  section = "9.7.13.15"  title = "..."      # of the PTX ISA
+    [thresholds]?   name = 1               # numbers only
+    [example]       bad = "..."            good = "..."       # whole small PTX modules
+    [cost]          frequency = "..."      summary = "..."    cycles? = [235, 305]   architecture? = "sm_90"
+
+``[cost]`` belongs to performance rules, and only to them. ``{function}`` and ``{instruction}`` may
+stand in every message. A pattern that does not follow this raises :class:`PatternError` with the file
+and the key.
+"""
+
+import string
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from ptxaudit.errors import PatternError
+from ptxaudit.resources import patterns_root
+from ptxaudit.rules.model import Category, Confidence, Cost, Fix, Severity
+
+COMMON_FIELDS = frozenset({"function", "instruction"})
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A section of the PTX ISA that a rule rests on."""
+
+    section: str
+    title: str
+
+    def __str__(self) -> str:
+        return f"{self.section}, {self.title}"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Two whole PTX modules: ``bad`` gives the rule's finding, ``good`` does not."""
+
+    bad: str
+    good: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A rule's words and defaults; see the module's description of the file for the fields."""
+
+    id: str
+    title: str
+    category: Category
+    severity: Severity
+    confidence: Confidence
+    status: str
+    message: str
+    rationale: str
+    limits: str
+    evidence: str
+    trap: str
+    fix: Fix
+    inputs: tuple[str, ...]
+    architectures: tuple[str, ...]
+    references: tuple[Reference, ...]
+    thresholds: Mapping[str, float]
+    example: Example
+    cost: Cost | None
+
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The names that a violation's details must give for the message."""
+        names = {name for _, name, _, _ in string.Formatter().parse(self.message) if name is not None}
+        return frozenset(names) - COMMON_FIELDS
+
+
+_TEXT = {"type": "string", "pattern": r"\S"}
+
+
+def _table(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {**required, **(optional or {})},
+        "required": sorted(required),
+        "additionalProperties": False,
+    }
+
+
+_SCHEMA = _table(
+    {
+        "id": {"type": "string", "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$"},
+        "title": _TEXT,
+        "category": {"enum": [category.value for category in Category]},
+        "severity": {"enum": [severity.value for severity in Severity]},
+        "confidence": {"enum": [confidence.value for confidence in Confidence]},
+        "status": {"enum": ["stable", "preview"]},
+        "message": _TEXT,
+        "rationale": _TEXT,
+        "limits": _TEXT,
+        "evidence": _TEXT,
+        "trap": _TEXT,
+        "fix": _table({"summary": _TEXT}, {"code": _TEXT}),
+        "applies-to": _table(
+            {
+                "inputs": {"type": "array", "items": {"enum": ["ptx", "sass"]}, "minItems": 1},
+                "architectures": {
+                    "type": "array",
+                    "items": {"type": "string", "pattern": r"^sm_\d{2,3}[af]?$"},
+                },
+            }
+        ),
+        "references": {"type": "array", "items": _table({"section": _TEXT, "title": _TEXT}), "minItems": 1},
+        "example": _table({"bad": _TEXT, "good": _TEXT}),
+    },
+    {
+        "thresholds": {"type": "object", "additionalProperties": {"type": "number"}},
+        "cost": _table(
+            {"frequency": _TEXT, "summary": _TEXT},
+            {
+                "cycles": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+                "architecture": {"type": "string", "pattern": r"^sm_\d{2,3}[af]?$"},
+            },
+        ),
+    },
+)
+_VALIDATOR = Draft202012Validator(_SCHEMA)
+
+
+def load_pattern(path: Path) -> Pattern:
+    """The pattern in one file. Raises :class:`PatternError` naming the file and the key."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise PatternError(f"{path}: {error}") from error
+    fault = best_match(_VALIDATOR.iter_errors(raw))
+    if fault is not None:
+        key = ".".join(str(part) for part in fault.absolute_path) or "top level"
+        raise PatternError(f"{path}: {key}: {fault.message}")
+    _require(raw["id"] == path.stem, path, "id", raw["id"], f"{path.stem!r}, the file's name")
+    _require(raw["category"] == path.parent.name, path, "category", raw["category"], "the folder's name")
+    is_performance = raw["category"] == Category.PERFORMANCE
+    _require(
+        ("cost" in raw) == is_performance,
+        path,
+        "cost",
+        "a table" if "cost" in raw else "none",
+        "a table in performance rules only",
+    )
+    pattern = _build(raw)
+    try:
+        names = pattern.placeholders
+    except ValueError as error:
+        raise PatternError(f"{path}: message: {error}") from error
+    bad_names = sorted(name for name in names if not name.isidentifier())
+    _require(not bad_names, path, "message", ", ".join(map(repr, bad_names)), "names in braces")
+    return pattern
+
+
+def _require(holds: bool, path: Path, key: str, found: str, expected: str) -> None:
+    if not holds:
+        raise PatternError(f"{path}: {key}: found {found}, expected {expected}")
+
+
+def _build(raw: Mapping[str, Any]) -> Pattern:
+    cost = raw.get("cost")
+    return Pattern(
+        id=raw["id"],
+        title=raw["title"],
+        category=Category(raw["category"]),
+        severity=Severity(raw["severity"]),
+        confidence=Confidence(raw["confidence"]),
+        status=raw["status"],
+        message=raw["message"],
+        rationale=raw["rationale"].strip(),
+        limits=raw["limits"].strip(),
+        evidence=raw["evidence"].strip(),
+        trap=raw["trap"].strip(),
+        fix=Fix(raw["fix"]["summary"].strip(), raw["fix"].get("code")),
+        inputs=tuple(raw["applies-to"]["inputs"]),
+        architectures=tuple(raw["applies-to"]["architectures"]),
+        references=tuple(Reference(one["section"], one["title"]) for one in raw["references"]),
+        thresholds=dict(raw.get("thresholds", {})),
+        example=Example(raw["example"]["bad"], raw["example"]["good"]),
+        cost=None if cost is None else _cost(cost),
+    )
+
+
+def _cost(raw: Mapping[str, Any]) -> Cost:
+    cycles = raw.get("cycles")
+    span = None if cycles is None else (int(cycles[0]), int(cycles[1]))
+    return Cost(raw["frequency"], raw["summary"], span, raw.get("architecture"))
+
+
+def load_patterns(directory: Path | None = None) -> dict[str, Pattern]:
+    """All patterns by id, sorted: correctness first, then by id.
+
+    ``directory`` is ``patterns/`` of this installation unless given. Raises :class:`PatternError`.
+    """
+    root = patterns_root() if directory is None else directory
+    found: dict[str, Pattern] = {}
+    for category in Category:
+        for path in sorted((root / category.value).glob("*.toml")):
+            pattern = load_pattern(path)
+            if pattern.id in found:
+                raise PatternError(f"{path}: id: found {pattern.id} twice, expected ids to be unique")
+            found[pattern.id] = pattern
+    return found
