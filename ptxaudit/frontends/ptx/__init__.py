@@ -1,0 +1,17 @@
+"""The PTX front end: text to syntax tree, back to text, and lowered to the intermediate representation."""
+
+from ptxaudit.frontends.ptx.lower import lower_module
+from ptxaudit.frontends.ptx.parser import parse_ptx
+from ptxaudit.frontends.ptx.printer import print_ptx
+from ptxaudit.ir.function import Module
+from ptxaudit.source import SourceText
+
+__all__ = ["load_ptx", "parse_ptx", "print_ptx"]
+
+
+def load_ptx(source: SourceText) -> Module:
+    """A PTX text as an IR module; ``sha256`` is left empty.
+
+    Raises :class:`ptxaudit.errors.SyntaxFault` or :class:`ptxaudit.errors.UnsupportedArchitecture`.
+    """
+    return lower_module(parse_ptx(source), source)

@@ -1,0 +1,55 @@
+"""Control flow of a function while it is lowered: which transfers go where, and the blocks they make.
+
+A guarded transfer also falls through. A call ends no block unless the callee never returns. A branch to a
+label behind the last instruction leaves the function, as running off its end does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ptxaudit.ir.cfg import build_blocks
+from ptxaudit.ir.function import BasicBlock
+from ptxaudit.ir.instruction import Instruction
+
+
+class Transfer(Enum):
+    """The kinds of control transfer."""
+
+    BRANCH = "bra"
+    INDEXED_BRANCH = "brx.idx"
+    LEAVE = "leave"
+    CALL = "call"
+
+
+@dataclass(slots=True)
+class Flow:
+    """Labels are those unique in the function. ``tables`` are the lists of ``.branchtargets``."""
+
+    labels: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    transfers: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    falls_through: set[int] = field(default_factory=set)
+
+    def branch(self, index: int, targets: tuple[str, ...], guarded: bool) -> None:
+        """Instruction ``index`` jumps to one of ``targets``."""
+        self.transfers[index] = targets
+        if guarded:
+            self.falls_through.add(index)
+
+    def leave(self, index: int, guarded: bool) -> None:
+        """Instruction ``index`` leaves the function or ends the thread."""
+        self.branch(index, (), guarded)
+
+    def blocks(self, instructions: Sequence[Instruction], end_line: int) -> tuple[BasicBlock, ...]:
+        """The blocks of the whole function, positioned by lines."""
+        count = len(instructions)
+        lines = [instruction.location.line or 0 for instruction in instructions]
+        targets: dict[int, tuple[int, ...]] = {}
+        names: dict[int, str] = {}
+        for index, labels in self.transfers.items():
+            reached = [(self.labels[label], label) for label in labels]
+            targets[index] = tuple(place for place, _ in reached if place < count)
+            names.update(reached)
+        end = max(end_line, lines[-1] + 1) if lines else end_line
+        return build_blocks(count, (), targets, self.falls_through, lines, end, names)
