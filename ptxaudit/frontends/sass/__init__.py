@@ -1,0 +1,77 @@
+"""SASS front end: a cubin to :class:`ptxaudit.ir.function.Module` with control flow."""
+
+import hashlib
+
+from ptxaudit.arch import Architecture, require_sass_support
+from ptxaudit.errors import BinaryFault
+from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, OPTIONS, Section, parse_listing
+from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin, read_header
+from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targets, launch_facts
+from ptxaudit.frontends.sass.lower import Body, Lowering
+from ptxaudit.frontends.sass.tools import ToolRun
+from ptxaudit.ir.function import Function, Language, Module
+
+__all__ = ["load_cubin"]
+
+
+def load_cubin(data: bytes, name: str) -> Module:
+    """Disassemble and lower every function of a cubin; ``name`` is what messages and locations call it.
+
+    Raises :class:`BinaryFault` for a malformed file, :class:`UnsupportedArchitecture` for SASS of an
+    architecture whose tables are missing, :class:`ToolError` when nvdisasm is missing, old or fails.
+    """
+    header = read_header(data, name)
+    require_sass_support(Architecture(header.architecture_number), name)
+    with ToolRun("nvdisasm", OPTIONS, data, name) as run:
+        cubin = read_cubin(data, name, header)
+        sections = parse_listing(run.output(), name)
+    lowering = Lowering(name, cubin.architecture)
+    functions: list[Function] = []
+    for section in sections:
+        functions.extend(lowering.function(body) for body in _bodies(section, cubin, name))
+    return Module(
+        name=name,
+        language=Language.SASS,
+        architecture=cubin.architecture,
+        functions=tuple(functions),
+        text="\n".join(lowering.lines) + "\n",
+        notes=tuple(lowering.notes),
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
+    """Split a section's code at its function symbols; helpers that share it become functions of their own."""
+    size = section.start + INSTRUCTION_BYTES * len(section.instructions)
+    expected = cubin.code_sizes.get(section.name, size)
+    if size > expected:
+        raise BinaryFault(file, None, f"{size:#x} bytes disassembled", f"{expected:#x} in {section.name}")
+    symbols = [symbol for symbol in cubin.functions if symbol.section == section.name]
+    starts = {symbol.start: symbol for symbol in reversed(symbols)}
+    if section.start not in starts:
+        whole = section.name.removeprefix(".text.")
+        starts[section.start] = FunctionSymbol(whole, section.name, section.start, size, True, -1)
+    ordered = sorted(starts)
+    return [
+        _body(starts[start], section, end, cubin)
+        for start, end in zip(ordered, [*ordered[1:], size], strict=True)
+        if start < end
+    ]
+
+
+def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> Body:
+    first = (symbol.start - section.start) // INSTRUCTION_BYTES
+    last = (end - section.start) // INSTRUCTION_BYTES
+    holder = section.name.removeprefix(".text.")
+    of_section = decode_attributes(cubin.information.get(f".nv.info.{holder}", b""))
+    own = of_section if symbol.name == holder else ()
+    common = decode_attributes(cubin.information.get(".nv.info", b""))
+    return Body(
+        name=symbol.name,
+        demangled=symbol.name,
+        is_entry=symbol.is_entry,
+        start=symbol.start,
+        raw=section.instructions[first:last],
+        indirect_targets=indirect_branch_targets(of_section),
+        facts=launch_facts(own, common, symbol.index),
+    )

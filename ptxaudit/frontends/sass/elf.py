@@ -1,0 +1,190 @@
+"""The cubin container: sections, function symbols, notes, raw ``.nv.info`` (the only user of pyelftools).
+
+A cubin is a 64-bit little-endian ELF file for machine 190. ``read_header`` looks at the fixed part only,
+without pyelftools, so that a caller can start the disassembler before that library is imported;
+``read_cubin`` reads the rest. Both raise :class:`BinaryFault` for a malformed file.
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from ptxaudit.arch import Architecture
+from ptxaudit.errors import BinaryFault
+from ptxaudit.frontends.sass.info import decode_attributes
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_EM_CUDA = 190
+_SHT_NOBITS = 8
+_ABI_WITH_WIDE_ARCHITECTURE = 8
+_ACCELERATED_FLAG = 0x800  # in the narrow flag layout only (ABI version 7 and earlier)
+_ACCELERATOR_TARGET = 0x09  # EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET in .nv.compat
+_CODE = ".text"
+_NOTE = struct.Struct("<III")
+_TOOLKIT = struct.Struct("<6I")
+_SYMBOL_SIZE = 24
+_OTHER_AT = 5
+_STO_CUDA_ENTRY = 0x10
+_TARGET_OPTION = re.compile(r"\bsm_(\d{2,3})([af]?)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class CubinHeader:
+    """What the ELF header alone tells: the number of the architecture and the ABI version."""
+
+    architecture_number: int
+    abi_version: int
+    accelerated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSymbol:
+    """A code symbol: byte range in its section, and whether a host can launch it."""
+
+    name: str
+    section: str
+    start: int
+    size: int
+    is_entry: bool
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cubin:
+    """The parts of a cubin that the front end uses.
+
+    ``functions`` are ordered by section and start. ``code_sizes`` maps the names of executable sections
+    to their sizes in bytes, ``information`` the names of the ``.nv.info`` sections to their content.
+    ``tool_version`` and ``tool_options`` are what the assembler noted about itself, often nothing.
+    """
+
+    architecture: Architecture
+    functions: tuple[FunctionSymbol, ...]
+    code_sizes: dict[str, int]
+    information: dict[str, bytes]
+    tool_version: str
+    tool_options: str
+
+
+def read_header(data: bytes, file: str) -> CubinHeader:
+    """Check the fixed header and the section table's bounds; raises :class:`BinaryFault`."""
+    if len(data) < _HEADER.size:
+        raise BinaryFault(file, len(data), f"{len(data)} bytes", f"an ELF header of {_HEADER.size} bytes")
+    fields = _HEADER.unpack_from(data)
+    identity, machine, flags = fields[0], fields[2], fields[7]
+    table_offset, entry_size, entries = fields[6], fields[11], fields[12]
+    if identity[:4] != b"\x7fELF":
+        raise BinaryFault(file, 0, f"bytes {identity[:4].hex()}", "the ELF magic number")
+    if identity[4] != 2 or identity[5] != 1:
+        raise BinaryFault(file, 4, "another ELF class or byte order", "64-bit little-endian ELF")
+    if machine != _EM_CUDA:
+        raise BinaryFault(file, 18, f"machine {machine}", f"machine {_EM_CUDA} (NVIDIA CUDA)")
+    if not entries or entry_size != _SECTION.size:
+        raise BinaryFault(file, 58, f"{entries} section headers of {entry_size} bytes", "a section table")
+    _check_bounds(data, file, table_offset, entry_size * entries, "the section table")
+    for number in range(entries):
+        position = table_offset + number * entry_size
+        _, kind, _, _, offset, size, *_ = _SECTION.unpack_from(data, position)
+        if kind not in (0, _SHT_NOBITS):
+            _check_bounds(data, file, offset, size, f"section {number}")
+    if fields[10]:
+        _check_bounds(data, file, fields[5], fields[9] * fields[10], "the program headers")
+    abi = identity[8]
+    if abi >= _ABI_WITH_WIDE_ARCHITECTURE:
+        return CubinHeader(flags >> 8 & 0xFFFF, abi, False)
+    return CubinHeader(flags & 0xFF, abi, bool(flags & _ACCELERATED_FLAG))
+
+
+def _check_bounds(data: bytes, file: str, offset: int, size: int, what: str) -> None:
+    if offset + size > len(data):
+        found = f"end of file at {len(data):#x}"
+        raise BinaryFault(file, offset, found, f"{what}, {size:#x} bytes from {offset:#x}")
+
+
+def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
+    """Read sections, symbols and notes; raises :class:`BinaryFault`."""
+    try:
+        sections = {section.name: section.data() for section in _sections(data)}
+        functions = tuple(_functions(data))
+    except Exception as error:  # the library lets struct, construct, decoding and index errors through
+        found = f"a malformed ELF structure ({type(error).__name__}: {error})"
+        raise BinaryFault(file, None, found, "a well-formed cubin") from error
+    code = {name: len(content) for name, content in sections.items() if name.startswith(_CODE) and content}
+    for symbol in functions:
+        limit = code.get(symbol.section, 0)
+        if symbol.start + symbol.size > limit:
+            found = f"function {symbol.name!r} of {symbol.size:#x} bytes at {symbol.start:#x}"
+            raise BinaryFault(file, None, found, f"at most {limit:#x} bytes of code")
+    version, options = _toolkit_note(sections.get(".note.nv.tkinfo", b""))
+    suffix = _suffix(header, options, sections.get(".nv.compat", b""))
+    return Cubin(
+        architecture=Architecture(header.architecture_number, suffix),
+        functions=tuple(sorted(functions, key=lambda f: (f.section, f.start, f.index))),
+        code_sizes=code,
+        information={name: content for name, content in sections.items() if name.startswith(".nv.info")},
+        tool_version=version,
+        tool_options=options,
+    )
+
+
+def _elf_file(data: bytes) -> Any:
+    # Importing pyelftools takes longer than reading a cubin with it: the disassembler runs meanwhile.
+    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
+
+    return ELFFile(BytesIO(data))
+
+
+def _sections(data: bytes) -> Iterator[Any]:
+    for section in _elf_file(data).iter_sections():
+        if section["sh_type"] not in ("SHT_NULL", "SHT_NOBITS"):
+            yield section
+
+
+def _functions(data: bytes) -> Iterator[FunctionSymbol]:
+    elf = _elf_file(data)
+    table = elf.get_section_by_name(".symtab")
+    if table is None:
+        return
+    content = table.data()
+    for index, symbol in enumerate(table.iter_symbols()):
+        place = symbol["st_shndx"]
+        if symbol["st_info"]["type"] != "STT_FUNC" or not isinstance(place, int) or not place:
+            continue
+        # pyelftools splits st_other by the generic ABI, which loses the bit that marks a kernel.
+        is_entry = bool(content[index * _SYMBOL_SIZE + _OTHER_AT] & _STO_CUDA_ENTRY)
+        section = elf.get_section(place).name
+        yield FunctionSymbol(symbol.name, section, symbol["st_value"], symbol["st_size"], is_entry, index)
+
+
+def _toolkit_note(content: bytes) -> tuple[str, str]:
+    """Version and command-line options from ``.note.nv.tkinfo``; empty strings where there are none.
+
+    The description is six 32-bit words (version, then offsets of object name, tool, version, branch and
+    options into the strings that follow).
+    """
+    name_size, size = struct.unpack_from("<II", content) if len(content) >= _NOTE.size else (0, 0)
+    start = _NOTE.size + (name_size + 3 & ~3)
+    description = content[start : start + size]
+    if len(description) < _TOOLKIT.size:
+        return "", ""
+    words = _TOOLKIT.unpack_from(description)
+    strings = description[_TOOLKIT.size :]
+    return _string(strings, words[3]), _string(strings, words[5])
+
+
+def _string(strings: bytes, offset: int) -> str:
+    return strings[offset:].split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _suffix(header: CubinHeader, options: str, compatibility: bytes) -> str:
+    """The feature set, ``a`` or ``f``: the assembler's options name it, other evidence only knows ``a``."""
+    for number, suffix in _TARGET_OPTION.findall(options):
+        if int(number) == header.architecture_number:
+            return str(suffix)
+    attributes = decode_attributes(compatibility)
+    accelerated = any(a.code == _ACCELERATOR_TARGET and a.number == 1 for a in attributes)
+    return "a" if header.accelerated or accelerated else ""

@@ -1,0 +1,228 @@
+"""From raw instructions and symbols to :class:`ptxaudit.ir.function.Function` with its CFG.
+
+Control flow (offsets are bytes in the section, one function's code stays contiguous):
+
+- ``BRA`` and ``JMP`` go to their target, and on to the next instruction when guarded or when they take a
+  predicate operand (``BRA.U UP0, ...``); ``.DIV``/``.CONV``/``.ANY`` forms may always fall through.
+- ``BRX``, ``JMX`` and ``BRXU`` go to the targets that ``.nv.info`` lists; where it lists none, to every
+  block start of the function, with a note.
+- ``CALL`` falls through; the callee is a function of its own. A ``CALL`` to an offset inside the same
+  function is a jump that may come back.
+- ``EXIT``, ``RET``, ``KILL`` and ``BPT.TRAP`` end the thread or the function, unless guarded.
+- ``BSYNC`` and ``WARPSYNC`` only reconverge: they fall through, as do ``BREAK`` and ``BSSY``.
+- The padding behind a function (a jump to itself that nothing reaches, then ``NOP``) is left out, as
+  nvdisasm's graphs leave it out.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ptxaudit.arch import Architecture
+from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES
+from ptxaudit.frontends.sass.operands import label, parse_operands, register
+from ptxaudit.ir.cfg import build_blocks
+from ptxaudit.ir.function import BasicBlock, Function, Language, LaunchFacts, Note
+from ptxaudit.ir.instruction import Guard, Instruction
+from ptxaudit.ir.operands import Immediate, LabelReference, Operand, Register
+from ptxaudit.isa.sass.opcodes import DESTINATIONS
+from ptxaudit.isa.sass.registers import accesses
+from ptxaudit.source import Location, LocationKind
+
+_GUARD = re.compile(r"@(!?)(U?P(?:T|\d+))$")
+_JUMPS = frozenset({"BRA", "JMP"})
+_INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
+_ENDS = frozenset({"EXIT", "RET", "KILL"})
+_LABELLED = frozenset({"BRA", "JMP", "CALL", "BSSY", "WARPSYNC", "RET"})
+_MAYBE = frozenset({"DIV", "CONV", "ANY"})
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """One function's code: where it starts in the section, its instructions, and its indirect targets."""
+
+    name: str
+    demangled: str
+    is_entry: bool
+    start: int
+    raw: Sequence[Mapping[str, Any]]
+    indirect_targets: Mapping[int, tuple[int, ...]]
+    facts: LaunchFacts
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    operands: tuple[Operand, ...]
+    writes: tuple[Register, ...]
+    reads: tuple[Register, ...]
+    known: bool
+    text: str
+
+
+@dataclass(slots=True)
+class Lowering:
+    """Lowers the functions of one cubin; collects the listing and the notes on the way."""
+
+    file: str
+    architecture: Architecture
+    lines: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    _decoded: dict[tuple[str, str], _Decoded] = field(default_factory=dict)
+    _guards: dict[str, Guard | None] = field(default_factory=dict)
+    _noted: set[str] = field(default_factory=set)
+
+    def function(self, body: Body) -> Function:
+        """Lower one function and append it to the listing."""
+        self.lines.append(f"// {body.name}")
+        instructions = self._instructions(body, body.raw[: _length_without_padding(body)])
+        blocks = self._blocks(body, instructions)
+        return Function(
+            name=body.name,
+            demangled=body.demangled,
+            language=Language.SASS,
+            architecture=self.architecture,
+            is_entry=body.is_entry,
+            instructions=instructions,
+            blocks=blocks,
+            facts=body.facts,
+        )
+
+    def _instructions(self, body: Body, code: Sequence[Mapping[str, Any]]) -> tuple[Instruction, ...]:
+        instructions: list[Instruction] = []
+        offset = body.start
+        lines, decoded, guards = self.lines, self._decoded, self._guards
+        for index, raw in enumerate(code):
+            opcode, written, condition = raw["opcode"], raw.get("operands", ""), raw.get("predicate", "")
+            parts = decoded.get((opcode, written))
+            if parts is None:
+                parts = decoded[opcode, written] = _decode(opcode, written)
+            if condition not in guards:
+                guards[condition] = _guard(condition)
+            guard = guards[condition]
+            text = f"{condition} {parts.text}" if condition else parts.text
+            lines.append(f"{offset:#06x}  {text}")
+            location = Location(LocationKind.SASS, self.file, len(lines), None, offset)
+            reads = parts.reads if guard is None else (*parts.reads, guard.register)
+            operands, writes, known = parts.operands, parts.writes, parts.known
+            instructions.append(
+                Instruction(index, opcode, guard, operands, writes, reads, location, text, known)
+            )
+            if not known:
+                self._note(opcode, location)
+            offset += INSTRUCTION_BYTES
+        return tuple(instructions)
+
+    def _note(self, opcode: str, location: Location) -> None:
+        if opcode not in self._noted:
+            self._noted.add(opcode)
+            message = f"SASS opcode {opcode} is unknown and taken to touch any memory"
+            self.notes.append(Note(message, str(location)))
+
+    def _blocks(self, body: Body, instructions: tuple[Instruction, ...]) -> tuple[BasicBlock, ...]:
+        flow = _ControlFlow(body.start, len(instructions))
+        for instruction in instructions:
+            if instruction.opcode.split(".", 1)[0] in _CONTROL:
+                flow.add(instruction, body.indirect_targets)
+        for index in flow.unresolved:
+            place = str(instructions[index].location)
+            self.notes.append(Note("indirect branch without listed targets, taken to go anywhere", place))
+        end = body.start + INSTRUCTION_BYTES * len(instructions)
+        positions = list(range(body.start, end, INSTRUCTION_BYTES))
+        targets = flow.resolved_targets()
+        starts = {t for several in targets.values() for t in several}
+        labels = {index: f".{positions[index]:#x}" for index in starts}
+        return build_blocks(len(instructions), (), targets, flow.falls_through, positions, end, labels)
+
+
+def _length_without_padding(body: Body) -> int:
+    """How many instructions the function has before the padding; all of them where there is none."""
+    last = len(body.raw) - 1
+    while last >= 0 and body.raw[last]["opcode"] == "NOP":
+        last -= 1
+    if last < 1 or body.raw[last]["opcode"] != "BRA" or "predicate" in body.raw[last]:
+        return len(body.raw)
+    itself = f"{body.start + INSTRUCTION_BYTES * last:#x}"
+    before = body.raw[last - 1]
+    goes_on = before["opcode"].split(".", 1)[0] not in _NEVER_FALL_THROUGH
+    reached = goes_on or "predicate" in before or before.get("operands", "").startswith(("UP", "!UP"))
+    targeted = any(raw.get("operands", "").rpartition(",")[2] == itself for raw in body.raw[:last])
+    is_self_loop = body.raw[last].get("operands") == itself
+    return last if is_self_loop and not reached and not targeted else len(body.raw)
+
+
+_NEVER_FALL_THROUGH = _ENDS | _JUMPS | _INDIRECT | {"BPT"}
+_CONTROL = _JUMPS | _INDIRECT | _ENDS | {"CALL", "BPT"}
+
+
+class _ControlFlow:
+    """Targets and fall-throughs by instruction index, gathered over a function."""
+
+    def __init__(self, start: int, count: int) -> None:
+        self._start = start
+        self._count = count
+        self._targets: dict[int, tuple[int, ...]] = {}
+        self.falls_through: set[int] = set()
+        self.unresolved: list[int] = []
+
+    def add(self, instruction: Instruction, indirect_targets: Mapping[int, tuple[int, ...]]) -> None:
+        parts = instruction.opcode.split(".")
+        root, index = parts[0], instruction.index
+        conditional = instruction.guard is not None and not _always(instruction.guard)
+        if root in _JUMPS:
+            self._targets[index] = self._inside(_label_offsets(instruction))
+            takes_predicate = len(instruction.operands) > 1
+            conditional = conditional or takes_predicate or not _MAYBE.isdisjoint(parts)
+        elif root in _INDIRECT:
+            listed = indirect_targets.get(self._start + INSTRUCTION_BYTES * index, ())
+            self._targets[index] = self._inside(listed)
+            if not listed:
+                self.unresolved.append(index)
+        elif root == "CALL":
+            inside = self._inside(_label_offsets(instruction))
+            if not inside:
+                return
+            self._targets[index], conditional = inside, True
+        elif root == "BPT" and "TRAP" not in parts:
+            return
+        else:
+            self._targets[index] = ()
+        if conditional:
+            self.falls_through.add(index)
+
+    def _inside(self, offsets: Sequence[int]) -> tuple[int, ...]:
+        indices = ((offset - self._start) // INSTRUCTION_BYTES for offset in offsets)
+        return tuple(dict.fromkeys(index for index in indices if 0 <= index < self._count))
+
+    def resolved_targets(self) -> dict[int, tuple[int, ...]]:
+        """Targets by index, those of an indirect branch without a list being every block start."""
+        if self.unresolved:
+            starts = {0} | {t for several in self._targets.values() for t in several}
+            starts |= {index + 1 for index in self._targets if index + 1 < self._count}
+            for index in self.unresolved:
+                self._targets[index] = tuple(sorted(starts))
+        return self._targets
+
+
+def _always(guard: Guard) -> bool:
+    return guard.register.name in ("PT", "UPT") and not guard.negated
+
+
+def _label_offsets(instruction: Instruction) -> list[int]:
+    return [int(o.name[1:], 16) for o in instruction.operands if isinstance(o, LabelReference)]
+
+
+def _guard(condition: str) -> Guard | None:
+    match = _GUARD.match(condition)
+    return Guard(register(match.group(2)), bool(match.group(1))) if match else None
+
+
+def _decode(opcode: str, written: str) -> _Decoded:
+    parts = opcode.split(".")
+    root = parts[0]
+    operands = parse_operands(written)
+    writes, reads = accesses(root, parts, operands, written)
+    if root in _LABELLED and operands and isinstance(operands[-1], Immediate):
+        operands = (*operands[:-1], label(int(operands[-1].value)))
+    text = f"{opcode} {', '.join(written.split(','))}" if written else opcode
+    return _Decoded(operands, writes, reads, root in DESTINATIONS, text)

@@ -1,0 +1,117 @@
+"""Finding and running the disassemblers of the CUDA toolkit.
+
+The wheels ``nvidia-cuda-nvdisasm`` and ``nvidia-cuda-cuobjdump`` install their programs below
+``nvidia/cu*/bin`` (or ``nvidia/<package>/bin`` in older wheels) of the interpreter's site-packages; a
+program on ``PATH`` is the fallback. Programs run without a shell, on a private copy of the input.
+"""
+
+import re
+import shutil
+import site
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+
+from ptxaudit.errors import ToolError
+
+MINIMUM_RELEASE = (13, 0)
+TIMEOUT_SECONDS = 300
+_RELEASE = re.compile(r"release (\d+)\.(\d+)")
+_PACKAGES = {"nvdisasm": "nvidia-cuda-nvdisasm", "cuobjdump": "nvidia-cuda-cuobjdump"}
+
+
+def _site_directories() -> Iterator[Path]:
+    paths = sysconfig.get_paths()
+    yield Path(paths["purelib"])
+    yield Path(paths["platlib"])
+    yield from (Path(directory) for directory in site.getsitepackages())
+    if site.ENABLE_USER_SITE:
+        yield Path(site.getusersitepackages())
+
+
+@lru_cache(maxsize=8)
+def find_tool(name: str) -> Path:
+    """The path of ``nvdisasm`` or ``cuobjdump``; raises :class:`ToolError` when missing or too old."""
+    package = _PACKAGES[name]
+    minimum = f"{MINIMUM_RELEASE[0]}.{MINIMUM_RELEASE[1]}"
+    advice = f"pip install '{package}>={minimum}'"
+    path = _locate(name)
+    if path is None:
+        raise ToolError(f"found no {name} beside this Python nor on PATH, expected one: {advice}")
+    release = _release(path)
+    if release < MINIMUM_RELEASE:
+        found = f"{name} {release[0]}.{release[1]} ({path})"
+        raise ToolError(f"found {found}, expected {minimum} or later: {advice}")
+    return path
+
+
+def _locate(name: str) -> Path | None:
+    for directory in _site_directories():
+        candidates = sorted(directory.glob(f"nvidia/*/bin/{name}"), reverse=True)
+        if candidates:
+            return candidates[0]
+    found = shutil.which(name)
+    return Path(found) if found else None
+
+
+def _release(path: Path) -> tuple[int, int]:
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError(f"{path}: cannot be run ({error}), expected a working {path.name}") from error
+    match = _RELEASE.search(answer.stdout.decode("utf-8", "replace"))
+    if match is None:
+        raise ToolError(f"{path}: found no release in the answer to --version, expected NVIDIA's {path.name}")
+    return int(match.group(1)), int(match.group(2))
+
+
+class ToolRun:
+    """A disassembler running on a private copy of ``data``; leaving the context ends it and cleans up.
+
+    The process starts at once, so that the caller can read the container meanwhile.
+    """
+
+    def __init__(self, tool: str, options: list[str], data: bytes, name: str) -> None:
+        self._name = name
+        self._tool = tool
+        path = find_tool(tool)
+        self._directory = tempfile.TemporaryDirectory(prefix="ptxaudit-")
+        try:
+            copy = Path(self._directory.name, "input.cubin")
+            copy.write_bytes(data)
+            self._process = subprocess.Popen(
+                [path, *options, copy],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        except OSError as error:
+            self._directory.cleanup()
+            raise ToolError(f"{name}: {tool} cannot be started ({error})") from error
+
+    def output(self) -> bytes:
+        """What the tool printed; raises :class:`ToolError` when it fails or takes too long."""
+        try:
+            stdout, stderr = self._process.communicate(timeout=TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s") from error
+        if self._process.returncode != 0:
+            lines = stderr.decode("utf-8", "replace").strip().splitlines()
+            reason = lines[-1].strip() if lines else f"exit status {self._process.returncode}"
+            raise ToolError(f"{self._name}: {self._tool} failed: {reason}")
+        return stdout
+
+    def __enter__(self) -> "ToolRun":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.communicate()
+        self._directory.cleanup()

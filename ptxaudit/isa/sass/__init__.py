@@ -1,0 +1,1 @@
+"""SASS: the opcodes that ptxaudit knows, which registers they read and write, and their events."""
