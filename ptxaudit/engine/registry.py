@@ -1,0 +1,79 @@
+"""Joins each rule's pattern, ``patterns/<category>/<id>.toml``, with its check in ``ptxaudit.checks``."""
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.errors import PatternError, UsageError
+from ptxaudit.rules.model import Outcome
+from ptxaudit.rules.pattern import Pattern, load_patterns
+
+Check = Callable[[FunctionAnalysis], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A pattern and the check that decides it."""
+
+    pattern: Pattern
+    check: Check
+
+    @property
+    def id(self) -> str:
+        """The rule's id."""
+        return self.pattern.id
+
+
+def check_module_name(rule_id: str) -> str:
+    """The module that holds a rule's check."""
+    return f"ptxaudit.checks.{rule_id.replace('-', '_')}"
+
+
+def load_registry() -> dict[str, Rule]:
+    """All rules by id, in report order. Raises :class:`PatternError` for a pattern without a check."""
+    return {rule_id: Rule(pattern, _load_check(rule_id)) for rule_id, pattern in load_patterns().items()}
+
+
+def _load_check(rule_id: str) -> Check:
+    name = check_module_name(rule_id)
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise PatternError(f"rule {rule_id}: found a pattern, expected a check in {name}") from error
+    check: Check = module.check
+    return check
+
+
+def select_rules(
+    registry: Mapping[str, Rule], select: Iterable[str] = (), ignore: Iterable[str] = ()
+) -> tuple[Rule, ...]:
+    """The rules named by ``select`` (all when empty) less those of ``ignore``, in registry order.
+
+    Raises :class:`UsageError` for an id that does not exist, with those that look alike, and when no
+    rule is left.
+    """
+    wanted, unwanted = list(select), set(ignore)
+    for rule_id in [*wanted, *sorted(unwanted)]:
+        require_rule(registry, rule_id)
+    chosen = tuple(
+        rule
+        for rule_id, rule in registry.items()
+        if (not wanted or rule_id in wanted) and rule_id not in unwanted
+    )
+    if not chosen:
+        raise UsageError("found no rule left by --select and --ignore, expected at least one")
+    return chosen
+
+
+def require_rule(registry: Mapping[str, Rule], rule_id: str) -> Rule:
+    """The rule of this id, or :class:`UsageError` naming close matches."""
+    if rule_id in registry:
+        return registry[rule_id]
+    close = difflib.get_close_matches(rule_id, registry, n=3, cutoff=0.5)
+    close += [known for known in registry if rule_id and rule_id in known and known not in close][:3]
+    hint = f"did you mean {', '.join(close)}?" if close else "`ptxaudit rules` lists them"
+    raise UsageError(f"found unknown rule {rule_id!r}; {hint}")
