@@ -1,0 +1,1 @@
+"""The output formats. They see findings and patterns, never IR."""

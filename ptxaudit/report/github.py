@@ -1,0 +1,55 @@
+"""Workflow commands: findings as annotations on a pull request."""
+
+from collections.abc import Iterator
+
+from ptxaudit.report import text
+from ptxaudit.rules.model import AuditReport, Finding, Severity
+
+_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+
+def render(report: AuditReport) -> str:
+    """One command a line for each finding and each input that could not be read, then the summary."""
+    lines = [_finding(finding) for finding in report.findings if finding.suppressed is None]
+    lines += [
+        _command("error", {"file": one.path, "title": "ptxaudit: input"}, one.error)
+        for one in report.inputs
+        if one.error is not None
+    ]
+    return "\n".join([*lines, text.summary(report)]) + "\n"
+
+
+def _finding(finding: Finding) -> str:
+    location = finding.primary.location
+    properties: dict[str, str | int | None] = {
+        "file": location.file,
+        "line": location.line,
+        "col": location.column,
+        "title": f"ptxaudit: {finding.rule}",
+    }
+    return _command(_COMMANDS[finding.severity], properties, "\n".join(_message(finding)))
+
+
+def _message(finding: Finding) -> Iterator[str]:
+    yield finding.message
+    for place in (finding.primary, *finding.related):
+        yield f"{place.location}: {place.text}{f' ({place.note})' if place.note else ''}"
+    if finding.fix is not None:
+        yield f"fix: {finding.fix.summary}"
+
+
+def _command(name: str, properties: dict[str, str | int | None], message: str) -> str:
+    given = ",".join(
+        f"{key}={escape_property(str(value))}" for key, value in properties.items() if value is not None
+    )
+    return f"::{name} {given}::{escape_data(message)}"
+
+
+def escape_data(value: str) -> str:
+    """A command's message: percent signs and line ends escaped."""
+    return value.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def escape_property(value: str) -> str:
+    """A command's property: the separators escaped as well."""
+    return escape_data(value).replace(":", "%3A").replace(",", "%2C")

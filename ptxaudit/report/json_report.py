@@ -1,0 +1,94 @@
+"""The JSON report; ``schema.json`` beside this module is its contract."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, Fix, FunctionReport, InputReport
+
+SCHEMA_VERSION = "1.0"
+
+
+def load_schema() -> dict[str, Any]:
+    """The JSON schema that every report follows."""
+    text = files("ptxaudit.report").joinpath("schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def render(report: AuditReport) -> str:
+    """The report as JSON text, keys in the contract's order."""
+    return json.dumps(to_document(report), indent=1, ensure_ascii=False) + "\n"
+
+
+def to_document(report: AuditReport) -> dict[str, Any]:
+    """The report as plain data."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "tool": {"name": "ptxaudit", "version": report.tool_version},
+        "inputs": [_input(one) for one in report.inputs],
+        "functions": [_function(one) for one in report.functions],
+        "findings": [_finding(one) for one in report.findings],
+    }
+
+
+def _input(one: InputReport) -> dict[str, Any]:
+    document = {"path": one.path, "kind": one.kind, "sha256": one.sha256, "status": one.status}
+    return document if one.error is None else {**document, "error": one.error}
+
+
+def _function(one: FunctionReport) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "demangled": one.demangled,
+        "input": one.input,
+        "arch": one.arch,
+        "evidence": one.evidence,
+        "verdicts": {rule: verdict.value for rule, verdict in one.verdicts.items()},
+        "unknown_reasons": dict(one.unknown_reasons),
+    }
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "rule": one.rule,
+        "category": one.category.value,
+        "severity": one.severity.value,
+        "confidence": one.confidence.value,
+        "function": one.function,
+        "input": one.input,
+        "message": one.message,
+        "locations": [_primary(one), *(_place(place, place.note) for place in one.related)],
+    }
+    if one.fix is not None:
+        document["fix"] = _fix(one.fix)
+    if one.cost is not None:
+        document["cost"] = _cost(one.cost)
+    document["fingerprint"] = one.fingerprint
+    if one.suppressed is not None:
+        document["suppressed"] = {"reason": one.suppressed}
+    return document
+
+
+def _primary(one: Finding) -> dict[str, Any]:
+    return _place(one.primary, one.primary.note or " ".join(one.evidence) or None)
+
+
+def _place(place: CodePlace, note: str | None) -> dict[str, Any]:
+    location = place.location
+    optional = {"line": location.line, "column": location.column, "offset": location.offset}
+    document: dict[str, Any] = {"role": place.role, "kind": location.kind.value, "file": location.file}
+    document.update({key: value for key, value in optional.items() if value is not None})
+    document["text"] = place.text
+    return document if note is None else {**document, "note": note}
+
+
+def _fix(fix: Fix) -> dict[str, Any]:
+    return {"summary": fix.summary} if fix.code is None else {"summary": fix.summary, "code": fix.code}
+
+
+def _cost(cost: Cost) -> dict[str, Any]:
+    document: dict[str, Any] = {"frequency": cost.frequency, "summary": cost.summary}
+    if cost.cycles is not None:
+        document["cycles"] = list(cost.cycles)
+    return document if cost.architecture is None else {**document, "architecture": cost.architecture}

@@ -1,0 +1,110 @@
+"""The report for a terminal: findings with their places and reasons, what is unknown, a summary."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from ptxaudit.rules.model import AuditReport, Cost, Finding, InputReport, Severity, Verdict
+
+_RESET = "\x1b[0m"
+_BOLD = "\x1b[1m"
+_COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
+_SHOWN_FUNCTIONS = 3
+
+
+def render(report: AuditReport, color: bool = False) -> str:
+    """The whole report as text; ``color`` adds ANSI colours."""
+    demangled = {(one.input, one.name): one.demangled for one in report.functions}
+    parts: list[str] = []
+    for finding in report.findings:
+        if finding.suppressed is None:
+            name = demangled.get((finding.input, finding.function), finding.function)
+            parts.append("\n".join(_finding(finding, name, color)))
+    for one in report.inputs:
+        if one.error is not None or one.notes:
+            parts.append("\n".join(_input(one)))
+    unknown = list(_unknown(report))
+    if unknown:
+        parts.append("\n".join(["not decided:", *unknown]))
+    parts.append(summary(report))
+    return "\n\n".join(parts) + "\n"
+
+
+def _paint(text: str, code: str, color: bool) -> str:
+    return f"{code}{text}{_RESET}" if color else text
+
+
+def _finding(finding: Finding, function: str, color: bool) -> Iterator[str]:
+    head = _paint(f"{finding.severity}[{finding.rule}]", _COLORS[finding.severity], color)
+    yield f"{head}: {_paint(finding.message, _BOLD, color)}"
+    yield f"  in {function} ({finding.input}), confidence {finding.confidence}"
+    for place in (finding.primary, *finding.related):
+        yield f"  {'-->' if place.role == 'primary' else '   '} {place.location}"
+        yield f"      | {place.text}"
+        if place.note:
+            yield f"      = {place.note}"
+    if finding.path:
+        yield f"  path: {' -> '.join(finding.path)}"
+    yield from _labelled("why", finding.evidence)
+    yield from _labelled("assumes", finding.assumptions)
+    if finding.witness is not None:
+        numbered = enumerate(finding.witness.steps, 1)
+        steps = [f"{number}. {step.role}: {step.text}" for number, step in numbered]
+        yield from _labelled("schedule", steps)
+        yield from _labelled("missing", [edge.label for edge in finding.witness.edges if edge.missing])
+    if finding.cost is not None:
+        yield f"  cost: {_cost(finding.cost)}"
+    if finding.fix is not None:
+        yield f"  fix: {finding.fix.summary}"
+
+
+def _labelled(label: str, sentences: Iterable[str]) -> Iterator[str]:
+    for sentence in sentences:
+        yield f"  {label}: {sentence}"
+
+
+def _cost(cost: Cost) -> str:
+    text = f"{cost.summary} ({cost.frequency})"
+    if cost.cycles is None:
+        return text
+    where = f" on {cost.architecture}" if cost.architecture else ""
+    return f"{text}, {cost.cycles[0]} to {cost.cycles[1]} cycles each{where}"
+
+
+def _input(one: InputReport) -> Iterator[str]:
+    if one.error is not None:
+        yield f"could not read {one.error}"
+    for note in one.notes:
+        prefix = "    " if one.error is not None else "  "
+        yield from (f"{prefix}{line}" for line in note.splitlines())
+
+
+def _unknown(report: AuditReport) -> Iterator[str]:
+    """One line for each rule and reason, with the functions it holds for."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for function in report.functions:
+        for rule, reason in function.unknown_reasons.items():
+            groups.setdefault((rule, reason), []).append(function.demangled)
+    for (rule, reason), functions in groups.items():
+        shown = ", ".join(functions[:_SHOWN_FUNCTIONS])
+        rest = len(functions) - _SHOWN_FUNCTIONS
+        yield f"  {rule}: {reason} [{shown}{f' and {rest} more' if rest > 0 else ''}]"
+
+
+def summary(report: AuditReport) -> str:
+    """One line of counts."""
+    severities = Counter(finding.severity for finding in report.findings if finding.suppressed is None)
+    found = ", ".join(_count(severities[severity], severity.value) for severity in Severity)
+    verdicts = Counter(verdict for one in report.functions for verdict in one.verdicts.values())
+    failed = sum(one.error is not None for one in report.inputs)
+    suppressed = sum(finding.suppressed is not None for finding in report.findings)
+    parts = [
+        f"{_count(len(report.functions), 'function')} of {_count(len(report.inputs), 'input')}: {found}",
+        f"{verdicts[Verdict.CLEAN]} clean and {verdicts[Verdict.UNKNOWN]} unknown verdicts",
+    ]
+    parts += [f"{suppressed} suppressed"] if suppressed else []
+    parts += [f"{_count(failed, 'input')} could not be read"] if failed else []
+    return "; ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,39 @@
+"""Writes a report so that a reader never sees half of one."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from ptxaudit.errors import UsageError
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write ``text`` to ``path``: whole or not at all, through a temporary file beside it.
+
+    Something that is no regular file (``/dev/stdout``, a pipe) is written in place. Raises
+    :class:`UsageError` when the place cannot be written.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise UsageError(f"{path}: {reason}, expected a file that can be written") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        # mkstemp makes the file private; a report has the permissions of any new file.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
