@@ -1,0 +1,291 @@
+"""The command line: the only module that prints, exits or knows click."""
+
+import contextlib
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ptxaudit import __version__
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.dump import DUMPERS, FORMATS, render_dump
+from ptxaudit.arch import Architecture, parse_architecture
+from ptxaudit.engine.audit import AuditOptions, AuditRun, audit, worst_severity
+from ptxaudit.engine.inputs import InputSource, expand_inputs, load_module
+from ptxaudit.engine.registry import load_registry, require_rule, select_rules
+from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
+from ptxaudit.report import explain as explain_report
+from ptxaudit.report import github, html, json_report, junit, sarif, text
+from ptxaudit.report.write import write_report
+from ptxaudit.rules.model import AuditReport, Severity
+from ptxaudit.rules.pattern import Pattern, load_patterns
+
+EXIT_CLEAN = 0
+EXIT_FINDINGS = 1
+EXIT_INTERNAL = 2
+EXIT_INPUT = 3
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with the code that the contract states."""
+    try:
+        code = cli.main(standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Abort:
+        _fail("interrupted", EXIT_INTERRUPTED)
+    except KeyboardInterrupt:
+        _fail("interrupted", EXIT_INTERRUPTED)
+    except click.ClickException as error:
+        _fail(_one_line(error.format_message()), EXIT_INTERNAL)
+    except (BrokenPipeError, _ClosedPipe):
+        # Python would complain once more when it flushes standard output at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_BROKEN_PIPE)
+    except InputError as error:
+        _fail(str(error), EXIT_INPUT)
+    except PtxauditError as error:
+        _fail(str(error), EXIT_INTERNAL)
+    except Exception as error:
+        if "--traceback" in sys.argv:
+            click.echo(traceback.format_exc(), err=True)
+        _fail(f"internal error: {type(error).__name__}: {_one_line(str(error))}", EXIT_INTERNAL)
+    sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+class _ClosedPipe(Exception):
+    """The reader of standard output went away. Click would exit with 1 on the BrokenPipeError itself."""
+
+
+def _say(text: str) -> None:
+    try:
+        click.echo(text, nl=not text.endswith("\n"))
+    except BrokenPipeError as error:
+        raise _ClosedPipe from error
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    click.echo(f"ptxaudit: {message}", err=True)
+    sys.exit(code)
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())
+
+
+@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ptxaudit")
+def cli() -> None:
+    """Audit the synchronisation in compiled GPU kernels (PTX and SASS)."""
+
+
+def _kernel_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--kernel", metavar="REGEX", help="Only functions whose (mangled or demangled) name matches."
+    )(command)
+
+
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _report_option(name: str, parameter: str, what: str) -> _Decorator:
+    return click.option(
+        name, parameter, type=click.Path(path_type=Path), metavar="FILE", help=f"Write {what}."
+    )
+
+
+_FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severity.NOTE, "never": None}
+
+
+@cli.command("audit")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@_report_option("--json", "json_file", "the JSON report")
+@_report_option("--html", "html_file", "the HTML page")
+@_report_option("--sarif", "sarif_file", "SARIF 2.1.0")
+@_report_option("--junit", "junit_file", "JUnit XML")
+@click.option(
+    "--format", "output", type=click.Choice(["text", "github"]), default="text", help="Standard output."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(list(_FAIL_ON)),
+    default="error",
+    show_default=True,
+    help="Exit 1 with a finding this bad or worse.",
+)
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas).")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
+@_kernel_option
+@click.option("--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a.")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
+@click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence.")
+@click.option("--traceback", "show_traceback", is_flag=True, hidden=True)
+def audit_command(
+    inputs: tuple[str, ...],
+    json_file: Path | None,
+    html_file: Path | None,
+    sarif_file: Path | None,
+    junit_file: Path | None,
+    output: str,
+    fail_on: str,
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    kernel: str | None,
+    arch: str | None,
+    jobs: int,
+    strict: bool,
+    show_traceback: bool,
+) -> int:
+    """Audit PTX files, cubins, and directories of them; `-` is standard input.
+
+    Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
+    not be read (the others are audited).
+    """
+    registry = load_registry()
+    options = AuditOptions(
+        rules=select_rules(registry, _split(select), _split(ignore)),
+        kernel=_regex(kernel),
+        architecture=_architecture(arch),
+        strict=strict,
+        jobs=jobs,
+    )
+    sources = expand_inputs(inputs)
+    with _progress(len(sources)) as advance:
+        run = audit(sources, options, advance)
+    patterns = {rule.id: rule.pattern for rule in registry.values()}
+    threshold = _FAIL_ON[fail_on]
+    places = {"json": json_file, "html": html_file, "sarif": sarif_file, "junit": junit_file}
+    _write_reports(places, run.report, patterns, threshold)
+    _complain(run, show_traceback)
+    _say(_standard_output(run.report, output))
+    return _exit_code(run, threshold)
+
+
+def _split(values: tuple[str, ...]) -> list[str]:
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def _regex(pattern: str | None) -> re.Pattern[str] | None:
+    if pattern is None:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--kernel: found {pattern!r}, expected a regular expression ({error})") from error
+
+
+def _architecture(name: str | None) -> Architecture | None:
+    if name is None:
+        return None
+    try:
+        return parse_architecture(name)
+    except UnsupportedArchitecture as error:
+        raise UsageError(f"--arch: {error}") from error
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on standard error where that is a terminal, else nothing."""
+    if total < 2 or not sys.stderr.isatty():
+        yield lambda name: None
+        return
+    columns = (TextColumn("auditing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("auditing", total=total)
+        yield lambda name: bar.advance(task)
+
+
+def _write_reports(
+    places: dict[str, Path | None],
+    report: AuditReport,
+    patterns: dict[str, Pattern],
+    threshold: Severity | None,
+) -> None:
+    renderers: dict[str, Callable[[], str]] = {
+        "json": lambda: json_report.render(report),
+        "html": lambda: html.render(report, patterns),
+        "sarif": lambda: sarif.render(report, patterns),
+        "junit": lambda: junit.render(report, threshold),
+    }
+    for name, path in places.items():
+        if path is not None:
+            write_report(path, renderers[name]())
+
+
+def _complain(run: AuditRun, show_traceback: bool) -> None:
+    """One line on standard error for each input that failed and each internal error."""
+    faults = {error.message for error in run.internal_errors}
+    for one in run.report.inputs:
+        if one.error is not None and one.error not in faults:
+            click.echo(f"ptxaudit: {one.error}", err=True)
+    for error in run.internal_errors:
+        click.echo(f"ptxaudit: {error.message}", err=True)
+        if show_traceback:
+            click.echo(error.traceback, err=True)
+
+
+def _standard_output(report: AuditReport, output: str) -> str:
+    if output == "github":
+        return github.render(report)
+    return text.render(report, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+
+
+def _exit_code(run: AuditRun, threshold: Severity | None) -> int:
+    if run.internal_errors:
+        return EXIT_INTERNAL
+    if any(one.error is not None for one in run.report.inputs):
+        return EXIT_INPUT
+    worst = worst_severity(run.report)
+    failing = worst is not None and threshold is not None and worst.rank >= threshold.rank
+    return EXIT_FINDINGS if failing else EXIT_CLEAN
+
+
+@cli.command("rules")
+def rules_command() -> None:
+    """List the rules."""
+    _say(explain_report.rule_table(load_patterns().values()))
+
+
+@cli.command("explain")
+@click.argument("rule")
+def explain_command(rule: str) -> None:
+    """Explain one rule: what is wrong, why, the fix, its limits, an example of each kind."""
+    _say(explain_report.explain(require_rule(load_registry(), rule).pattern))
+
+
+@cli.command("dump")
+@click.argument("analysis", type=click.Choice(sorted(DUMPERS)))
+@click.argument("input", metavar="INPUT")
+@click.option("--format", "output", type=click.Choice(FORMATS), default="text", show_default=True)
+@_kernel_option
+def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> None:
+    """Print what an analysis knows of each function of INPUT."""
+    pattern = _regex(kernel)
+    sources = expand_inputs([input])
+    if len(sources) != 1:
+        raise UsageError(f"{input}: found {len(sources)} kernels' files, expected one")
+    _say(render_dump(analysis, output, _analyses(sources[0], pattern)))
+
+
+def _analyses(source: InputSource, kernel: re.Pattern[str] | None) -> list[FunctionAnalysis]:
+    try:
+        _, module = load_module(source.name, source.read())
+    except SyntaxFault as error:
+        click.echo(error.excerpt(), err=True)
+        raise
+    chosen = [
+        function
+        for function in module.functions
+        if kernel is None or kernel.search(function.name) or kernel.search(function.demangled)
+    ]
+    if kernel is not None and not chosen:
+        raise UsageError(f"found no function that matches --kernel {kernel.pattern}, expected at least one")
+    return [FunctionAnalysis(function, module) for function in chosen]

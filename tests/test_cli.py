@@ -1,0 +1,319 @@
+"""The command line: exit codes, bad inputs, formats, what goes where."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from audit_support import KERNEL, run_cli, tiny_registry
+from jsonschema import Draft202012Validator
+
+from ptxaudit import cli
+from ptxaudit.report.json_report import load_schema
+
+Run = Callable[..., int]
+TINY = ("--select", "tiny-rule", "--fail-on", "warning")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line on the three tiny rules, in a directory with ``kernel.ptx``."""
+    registry = tiny_registry(tmp_path / "patterns")
+    monkeypatch.setattr(cli, "load_registry", lambda: registry)
+    monkeypatch.chdir(tmp_path)
+    Path("kernel.ptx").write_text(KERNEL)
+    Path("quiet.ptx").write_text(KERNEL.replace("bar.sync 0;", ""))
+    return lambda *arguments: run_cli(monkeypatch, *arguments)
+
+
+def report_of(path: str) -> Any:
+    document = json.loads(Path(path).read_text())
+    Draft202012Validator(load_schema()).validate(document)
+    return document
+
+
+@pytest.mark.parametrize("output", ["text", "github"])
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("kernel.ptx", *TINY), 1),
+        (("kernel.ptx", "--select", "tiny-rule"), 0),
+        (("kernel.ptx", "--select", "tiny-rule", "--fail-on", "note"), 1),
+        (("kernel.ptx", "--select", "tiny-rule", "--fail-on", "never"), 0),
+        (("quiet.ptx", *TINY), 0),
+        (("kernel.ptx", "--select", "tiny-undecided"), 0),
+        (("kernel.ptx", "--select", "tiny-fault"), 2),
+        (("kernel.ptx", "missing.ptx", *TINY), 3),
+        (("kernel.ptx", "--select", "no-such-rule"), 2),
+        (("kernel.ptx", "--kernel", "nothing"), 2),
+        (("kernel.ptx", "--kernel", "("), 2),
+        (("kernel.ptx", "--arch", "volta"), 2),
+        (("kernel.ptx", "--arch", "sm_100", *TINY), 2),
+        (("kernel.ptx", "--arch", "sm_90", *TINY), 1),
+        (("kernel.ptx", "--jobs", "-1"), 2),
+        (("kernel.ptx", "--json", "no/such/folder.json", *TINY), 2),
+        ((), 2),
+    ],
+)
+def test_exit_codes_are_the_same_in_every_format(
+    run: Run, capfd: pytest.CaptureFixture[str], output: str, arguments: tuple[str, ...], code: int
+) -> None:
+    assert run("audit", *arguments, "--format", output) == code
+    captured = capfd.readouterr()
+    assert "Traceback" not in captured.out + captured.err
+    if code in (2, 3):
+        assert len(captured.err.strip().splitlines()) == 1
+        assert captured.err.startswith("ptxaudit: ")
+    else:
+        assert captured.err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("empty.ptx", b"", "empty file"),
+        ("blank.ptx", b" \n\n", "empty file"),
+        ("short.cubin", b"\x7fELF\x02\x01", "end of the file"),
+        ("truncated.cubin", b"\x7fELF\x02\x01\x01" + bytes(11) + b"\xbe\x00" + bytes(12), "truncated.cubin"),
+        ("host.cubin", b"\x7fELF\x02\x01\x01" + bytes(11) + b"\x3e\x00" + bytes(44), "ELF machine 62"),
+        ("words.ptx", b"// a comment\nint main() {}\n", "words.ptx:2:1: found 'int'"),
+        ("comment.ptx", b"/* nothing else */", "found the end of the file"),
+        ("bytes.ptx", b".version \xff\xfe", "found byte 0xff"),
+        ("fat.cubin", b"\x50\xed\x55\xba" + bytes(60), "found a fatbin"),
+        ("broken.ptx", KERNEL[: KERNEL.index("bar.sync")].encode(), "broken.ptx:"),
+        ("arch.ptx", KERNEL.replace("sm_90", "gfx90").encode(), "arch.ptx"),
+    ],
+)
+def test_bad_input_is_one_line_and_the_good_ones_are_audited(
+    run: Run, capfd: pytest.CaptureFixture[str], name: str, content: bytes, complaint: str
+) -> None:
+    Path(name).write_bytes(content)
+    assert run("audit", name, "kernel.ptx", *TINY, "--json", "out.json") == 3
+    captured = capfd.readouterr()
+    assert len(captured.err.splitlines()) == 1
+    assert complaint in captured.err
+    assert "internal error" not in captured.err
+    assert "could not read" in captured.out
+    report = report_of("out.json")
+    assert [one["status"] for one in report["inputs"]] == ["failed", "audited"]
+    assert len(report["findings"]) == 2
+
+
+def test_missing_file_and_empty_directory(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("folder").mkdir()
+    Path("folder/readme.txt").write_text("no kernel here")
+    assert run("audit", "missing.ptx", "folder", *TINY, "--json", "out.json") == 3
+    errors = capfd.readouterr().err.splitlines()
+    assert errors == [
+        "ptxaudit: missing.ptx: no such file or directory",
+        "ptxaudit: folder: found a directory without kernels, expected .ptx or .cubin files",
+    ]
+    assert [one["status"] for one in report_of("out.json")["inputs"]] == ["failed", "failed"]
+
+
+def test_syntax_error_has_a_caret(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("bad.ptx").write_text(KERNEL.replace("bar.sync 0;", "bar.sync 0 0;", 1))
+    assert run("audit", "bad.ptx", *TINY) == 3
+    lines = capfd.readouterr().out.splitlines()
+    caret = next(number for number, line in enumerate(lines) if line.strip() == "^")
+    assert "bar.sync 0 0;" in lines[caret - 1]
+
+
+def test_directory_is_searched_by_content(run: Run) -> None:
+    Path("folder/.hidden").mkdir(parents=True)
+    Path("folder/deeper").mkdir()
+    Path("folder/deeper/no_suffix").write_text("// a comment\n" + KERNEL)
+    Path("folder/kernel.ptx").write_text(KERNEL)
+    Path("folder/.hidden/kernel.ptx").write_text(KERNEL)
+    Path("folder/notes.txt").write_text("nothing")
+    assert run("audit", "folder", "folder/kernel.ptx", *TINY, "--json", "out.json") == 1
+    paths = [one["path"] for one in report_of("out.json")["inputs"]]
+    assert paths == ["folder/kernel.ptx", "folder/deeper/no_suffix"]
+
+
+def test_report_says_who_what_where(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("audit", "kernel.ptx", "--select", "tiny-rule,tiny-undecided", "--json", "out.json") == 0
+    report = report_of("out.json")
+    (function,) = report["functions"]
+    assert function["verdicts"] == {"tiny-rule": "finding", "tiny-undecided": "unknown"}
+    assert function["unknown_reasons"] == {"tiny-undecided": "needs PTX"}
+    assert (function["arch"], function["evidence"]) == ("sm_90", "ptx")
+    first, second = report["findings"]
+    assert first["message"] == "bar.sync number 0 in kernel"
+    assert first["locations"][0]["line"] == KERNEL[: KERNEL.index("bar.sync")].count("\n") + 1
+    assert first["locations"][0]["text"].startswith("bar.sync 0")
+    assert first["fingerprint"] != second["fingerprint"]
+    shown = capfd.readouterr().out
+    assert "warning[tiny-rule]: bar.sync number 0 in kernel" in shown
+    assert "tiny-undecided: needs PTX [kernel]" in shown
+    assert "2 warnings" in shown
+
+
+def test_fingerprint_ignores_lines_and_registers(run: Run) -> None:
+    run("audit", "kernel.ptx", *TINY, "--json", "before.json")
+    Path("kernel.ptx").write_text("// moved\n\n" + KERNEL.replace("%r", "%v").replace("%p", "%q"))
+    run("audit", "kernel.ptx", *TINY, "--json", "after.json")
+    before, after = (report_of(f"{name}.json")["findings"] for name in ("before", "after"))
+    assert [one["fingerprint"] for one in before] == [one["fingerprint"] for one in after]
+
+
+def test_internal_error_is_unknown_and_one_line(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("audit", "kernel.ptx", "--json", "out.json") == 2
+    captured = capfd.readouterr()
+    place = "ptxaudit: kernel.ptx: kernel: tiny-fault: "
+    assert captured.err == f"{place}internal error: RuntimeError: no idea about kernel\n"
+    (function,) = report_of("out.json")["functions"]
+    assert function["verdicts"]["tiny-fault"] == "unknown"
+    assert function["unknown_reasons"]["tiny-fault"].startswith("internal error: ")
+    assert function["verdicts"]["tiny-rule"] == "finding"
+    assert run("audit", "kernel.ptx", "--traceback") == 2
+    assert "RuntimeError" in capfd.readouterr().err
+
+
+def test_jobs_change_nothing(run: Run) -> None:
+    Path("many").mkdir()
+    for number in range(5):
+        text = KERNEL if number % 2 else "not PTX"
+        Path(f"many/{number}.ptx").write_text(text.replace("kernel", f"kernel_{number}"))
+    assert run("audit", "many", *TINY, "--jobs", "1", "--json", "one.json") == 3
+    assert run("audit", "many", *TINY, "--jobs", "2", "--json", "two.json") == 3
+    assert Path("one.json").read_text() == Path("two.json").read_text()
+    assert len(report_of("one.json")["findings"]) == 4
+
+
+def test_github_commands_are_escaped(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("a,b:c%.ptx").write_text(KERNEL)
+    assert run("audit", "a,b:c%.ptx", "--format", "github", *TINY) == 1
+    first = capfd.readouterr().out.splitlines()[0]
+    match = re.fullmatch(r"::warning file=([^,:]*),line=\d+,col=\d+,title=ptxaudit%3A tiny-rule::(.*)", first)
+    assert match is not None, first
+    assert match[1] == "a%2Cb%3Ac%25.ptx"
+    assert "100%25, really" in match[2]
+    assert "%0A" in match[2]
+
+
+def test_junit_agrees_with_the_exit_code(run: Run) -> None:
+    Path("bad\x01.ptx").write_text("no")
+    for fail_on, failures in (("warning", 1), ("error", 0)):
+        run("audit", "kernel.ptx", "bad\x01.ptx", "--junit", "out.xml", "--fail-on", fail_on,
+            "--ignore", "tiny-fault")  # fmt: skip
+        root = ElementTree.parse("out.xml").getroot()
+        assert root.attrib["failures"] == str(failures)
+        assert root.attrib["errors"] == "1"
+        assert root.attrib["skipped"] == "1"
+        assert root.attrib["tests"] == "3"
+
+
+def test_sarif_has_rules_results_and_failures(run: Run) -> None:
+    run("audit", "kernel.ptx", "missing.ptx", *TINY, "--sarif", "out.sarif")
+    log = json.loads(Path("out.sarif").read_text())
+    (sarif_run,) = log["runs"]
+    assert log["version"] == "2.1.0"
+    rules = [rule["id"] for rule in sarif_run["tool"]["driver"]["rules"]]
+    result = sarif_run["results"][0]
+    assert rules[result["ruleIndex"]] == result["ruleId"] == "tiny-rule"
+    assert result["level"] == "warning"
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "kernel.ptx"
+    assert result["locations"][0]["physicalLocation"]["region"]["startLine"] > 1
+    assert sarif_run["invocations"][0]["executionSuccessful"] is False
+
+
+def test_html_is_one_whole_page(run: Run) -> None:
+    assert run("audit", "kernel.ptx", *TINY, "--html", "out.html") == 1
+    page = Path("out.html").read_text()
+    assert page.lstrip().lower().startswith("<!doctype html>")
+    assert "tiny-rule" in page
+    assert [path.name for path in Path().glob(".out.html*")] == []
+
+
+def test_report_is_not_left_half_written(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("out.json").write_text("before")
+    Path("folder").mkdir()
+    assert run("audit", "kernel.ptx", "--select", "tiny-rule", "--html", "folder/x/y.html") == 2
+    assert Path("out.json").read_text() == "before"
+    assert list(Path("folder").iterdir()) == []
+
+
+def test_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Path("kernel.ptx").open() as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert run("audit", "-", *TINY, "--json", "out.json") == 1
+    assert [one["path"] for one in report_of("out.json")["inputs"]] == ["<stdin>"]
+
+
+def test_dump_cfg_is_the_contract(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("dump", "cfg", "kernel.ptx", "--format", "json") == 0
+    (function,) = json.loads(capfd.readouterr().out)["functions"]
+    assert function["name"] == "kernel"
+    assert [block["successors"] for block in function["blocks"]] == [[1, 2], [2], []]
+    starts = [block["start"] for block in function["blocks"]]
+    assert [block["end"] for block in function["blocks"]][:-1] == starts[1:]
+    assert run("dump", "cfg", "kernel.ptx", "--format", "dot") == 0
+    dot = capfd.readouterr().out
+    assert dot.startswith("digraph {")
+    assert '"kernel.0" -> "kernel.2";' in dot
+    assert run("dump", "cfg", "kernel.ptx") == 0
+    assert "-> B1 B2" in capfd.readouterr().out
+
+
+def test_dump_events_shows_places_and_events(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("dump", "events", "kernel.ptx") == 0
+    lines = capfd.readouterr().out.splitlines()
+    barrier = next(number for number, line in enumerate(lines) if "bar.sync 0" in line)
+    assert "barrier" in lines[barrier + 1].lower()
+    assert run("dump", "events", "kernel.ptx", "--format", "json") == 0
+    (function,) = json.loads(capfd.readouterr().out)["functions"]
+    assert any(one["events"] for one in function["instructions"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("dump", "events", "kernel.ptx", "--format", "dot"), 2),
+        (("dump", "nothing", "kernel.ptx"), 2),
+        (("dump", "cfg", "missing.ptx"), 3),
+        (("dump", "cfg", "kernel.ptx", "--kernel", "zzz"), 2),
+        (("explain", "tiny-rul"), 2),
+        (("nonsense",), 2),
+        ((), 2),
+        (("--version",), 0),
+        (("explain", "tiny-rule"), 0),
+        (("rules",), 0),
+    ],
+)
+def test_other_commands_exit_as_the_contract_says(
+    run: Run, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int
+) -> None:
+    assert run(*arguments) == code
+    captured = capfd.readouterr()
+    assert "Traceback" not in captured.err
+    assert len(captured.err.splitlines()) == (0 if code == 0 else 1)
+
+
+def test_interrupt_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "audit", interrupted)
+    assert run("audit", "kernel.ptx") == 130
+    assert capfd.readouterr().err.strip() == "ptxaudit: interrupted"
+
+
+def test_module_runs_and_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernel.ptx"
+    kernel.write_text(KERNEL)
+    command = [sys.executable, "-m", "ptxaudit", "dump", "events", str(kernel)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == ""
