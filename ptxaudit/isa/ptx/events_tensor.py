@@ -1,0 +1,221 @@
+"""Warpgroup matrix operations (PTX ISA 9.7.15) and the tensor-memory family tcgen05 (PTX ISA 9.7.16).
+
+Both read shared memory through matrix descriptors and the async proxy. Tensor memory is reached only by
+tcgen05; its accesses carry the completion that orders them: ``tcgen05.commit`` for mma, cp and shift,
+``tcgen05.wait`` for ld and st.
+"""
+
+from ptxaudit.arch import Architecture
+from ptxaudit.ir.events import (
+    Access,
+    AccessKind,
+    Addressing,
+    ArriveSource,
+    Completion,
+    MbarrierArrive,
+    Proxy,
+    Scope,
+    Semantics,
+    StateSpace,
+    TensorAction,
+    TensorOperation,
+    WgmmaFence,
+    WgmmaIssue,
+)
+from ptxaudit.ir.operands import Memory, Operand, Register, Vector, registers_in
+from ptxaudit.isa.ptx.events_common import (
+    Builder,
+    Events,
+    Lowering,
+    first_memory,
+    is_multicast,
+    space_of,
+)
+from ptxaudit.isa.ptx.forms import InstructionForm
+
+_PAIR = "cta_group::2"
+
+
+def _descriptor_read(operand: Operand, completion: Completion) -> Access:
+    return Access(
+        AccessKind.READ,
+        StateSpace.SHARED,
+        operand,
+        None,
+        proxy=Proxy.ASYNC,
+        completion=completion,
+        addressing=Addressing.MATRIX_DESCRIPTOR,
+    )
+
+
+def _tensor_access(kind: AccessKind, operand: Operand, completion: Completion) -> Access:
+    proxy = Proxy.ASYNC if completion is Completion.TCGEN05_COMMIT else Proxy.GENERIC
+    return Access(
+        kind,
+        StateSpace.TENSOR,
+        operand,
+        None,
+        proxy=proxy,
+        completion=completion,
+        addressing=Addressing.TENSOR_MEMORY,
+    )
+
+
+def _wgmma_fence(form: InstructionForm, architecture: Architecture) -> Lowering:
+    return lambda operands: (WgmmaFence(),)
+
+
+def _wgmma(form: InstructionForm, architecture: Architecture) -> Lowering:
+    shape = next((m for m in form.modifiers if m.startswith("m64n")), "")
+
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        accumulators = registers_in(operands[0])
+        a, b = operands[1], operands[2]
+        b_read = _descriptor_read(b, Completion.WGMMA_GROUP)
+        # A in registers is a vector of fragments, A in shared memory a descriptor (PTX ISA 9.7.15.5).
+        if isinstance(a, Vector):
+            return (WgmmaIssue(accumulators, registers_in(a), shape), b_read)
+        return (WgmmaIssue(accumulators, (), shape), _descriptor_read(a, Completion.WGMMA_GROUP), b_read)
+
+    return lower
+
+
+def _allocate(form: InstructionForm, architecture: Architecture) -> Lowering:
+    # The address is stored to shared memory as by a weak store of the thread (PTX ISA 9.7.16.7.1).
+    pair = _PAIR in form.modifiers
+
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        address, columns = operands
+        return (
+            TensorOperation(TensorAction.ALLOCATE, pair, address, columns),
+            Access(AccessKind.WRITE, StateSpace.SHARED, address, 4, operation="tcgen05.alloc"),
+        )
+
+    return lower
+
+
+def _deallocate(form: InstructionForm, architecture: Architecture) -> Lowering:
+    pair = _PAIR in form.modifiers
+    return lambda operands: (TensorOperation(TensorAction.DEALLOCATE, pair, operands[0], operands[1]),)
+
+
+def _plain(action: TensorAction) -> Builder:
+    def build(form: InstructionForm, architecture: Architecture) -> Lowering:
+        events: Events = (TensorOperation(action, _PAIR in form.modifiers),)
+        return lambda operands: events
+
+    return build
+
+
+def _load(form: InstructionForm, architecture: Architecture) -> Lowering:
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        position = first_memory(operands)
+        address = operands[position]
+        registers: tuple[Register, ...] = ()
+        for destination in operands[:position]:
+            registers += registers_in(destination)
+        return (
+            TensorOperation(TensorAction.LOAD, False, address, registers=registers),
+            _tensor_access(AccessKind.READ, address, Completion.TCGEN05_WAIT),
+        )
+
+    return lower
+
+
+def _store(form: InstructionForm, architecture: Architecture) -> Lowering:
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        address = operands[first_memory(operands)]
+        return (
+            TensorOperation(TensorAction.STORE, False, address, registers=registers_in(operands[-1])),
+            _tensor_access(AccessKind.WRITE, address, Completion.TCGEN05_WAIT),
+        )
+
+    return lower
+
+
+def _copy(form: InstructionForm, architecture: Architecture) -> Lowering:
+    pair = _PAIR in form.modifiers
+
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        address, descriptor = operands
+        return (
+            TensorOperation(TensorAction.COPY, pair, address),
+            _descriptor_read(descriptor, Completion.TCGEN05_COMMIT),
+            _tensor_access(AccessKind.WRITE, address, Completion.TCGEN05_COMMIT),
+        )
+
+    return lower
+
+
+def _shift(form: InstructionForm, architecture: Architecture) -> Lowering:
+    pair = _PAIR in form.modifiers
+    return lambda operands: (
+        TensorOperation(TensorAction.SHIFT, pair, operands[0]),
+        _tensor_access(AccessKind.UPDATE, operands[0], Completion.TCGEN05_COMMIT),
+    )
+
+
+def _mma(form: InstructionForm, architecture: Architecture) -> Lowering:
+    """D is taken as read and written, since ``enable-input-d`` is known only at run time.
+
+    Every bracketed operand but D is read from tensor memory: A, sparsity metadata, scale factors.
+    """
+    pair = _PAIR in form.modifiers
+    commit = Completion.TCGEN05_COMMIT
+
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        d, a, b = operands[:3]
+        if isinstance(a, Memory):
+            a_read = _tensor_access(AccessKind.READ, a, commit)
+        else:
+            a_read = _descriptor_read(a, commit)
+        others = [_tensor_access(AccessKind.READ, o, commit) for o in operands[3:] if isinstance(o, Memory)]
+        return (
+            TensorOperation(TensorAction.MMA, pair, d),
+            a_read,
+            _descriptor_read(b, commit),
+            *others,
+            _tensor_access(AccessKind.UPDATE, d, commit),
+        )
+
+    return lower
+
+
+def _commit(form: InstructionForm, architecture: Architecture) -> Lowering:
+    # The arrive-on is performed at cluster scope when all prior operations are complete (9.7.16.10.1).
+    # .shared::cluster is the window of the address and alone does not mean another CTA.
+    pair = _PAIR in form.modifiers
+    space = space_of(form.modifiers, StateSpace.CLUSTER)
+    multicast = is_multicast(form.modifiers)
+
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        arrive = MbarrierArrive(
+            operands[0],
+            space,
+            Semantics.RELEASE,
+            Scope.CLUSTER,
+            source=ArriveSource.TCGEN05_COMMIT,
+            multicast=multicast,
+        )
+        return (TensorOperation(TensorAction.COMMIT, pair, operands[0]), arrive)
+
+    return lower
+
+
+BUILDERS: dict[str, Builder] = {
+    "wgmma.fence": _wgmma_fence,
+    "wgmma.mma_async": _wgmma,
+    "tcgen05.alloc": _allocate,
+    "tcgen05.dealloc": _deallocate,
+    "tcgen05.relinquish_alloc_permit": _plain(TensorAction.RELINQUISH),
+    "tcgen05.ld": _load,
+    "tcgen05.st": _store,
+    "tcgen05.wait::ld": _plain(TensorAction.WAIT_LOAD),
+    "tcgen05.wait::st": _plain(TensorAction.WAIT_STORE),
+    "tcgen05.fence::before_thread_sync": _plain(TensorAction.FENCE_BEFORE),
+    "tcgen05.fence::after_thread_sync": _plain(TensorAction.FENCE_AFTER),
+    "tcgen05.cp": _copy,
+    "tcgen05.shift": _shift,
+    "tcgen05.mma": _mma,
+    "tcgen05.commit": _commit,
+}
