@@ -51,7 +51,7 @@ def cfg_document(analysis: FunctionAnalysis) -> dict[str, Any]:
 
 
 def events_document(analysis: FunctionAnalysis) -> dict[str, Any]:
-    """The instructions that give events, as plain data."""
+    """Every instruction with its place and events, as plain data."""
     return {
         "instructions": [
             {

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import re
 import signal
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -120,9 +121,16 @@ def _results(sources: tuple[InputSource, ...], options: AuditOptions) -> Iterato
     if jobs <= 1 or len(sources) <= 1:
         yield from (_audit_input(source, options) for source in sources)
         return
+    with tempfile.TemporaryDirectory(prefix="ptxaudit-", ignore_cleanup_errors=True) as scratch:
+        yield from _parallel_results(sources, options, min(jobs, len(sources)), scratch)
+
+
+def _parallel_results(
+    sources: tuple[InputSource, ...], options: AuditOptions, jobs: int, scratch: str
+) -> Iterator[_InputResult]:
     # A spawned worker inherits no thread and no signal handler of the command line.
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(jobs, len(sources)), context, initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
     try:
         futures = [pool.submit(_audit_input, source, options) for source in sources]
         for future in futures:
@@ -133,8 +141,11 @@ def _results(sources: tuple[InputSource, ...], options: AuditOptions) -> Iterato
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _ignore_interrupt() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _start_worker(scratch: str) -> None:
+    # Ctrl-C reaches the whole process group: a worker ends at once and without a traceback, and what it
+    # leaves in its temporary directory goes with the parent's.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    tempfile.tempdir = scratch
 
 
 def _require_match(results: list[_InputResult], options: AuditOptions) -> None:
