@@ -1,0 +1,269 @@
+"""The HTML page's content: an ``AuditReport`` arranged for a reader, with no markup in it."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+
+from ptxaudit.report.excerpt import Excerpt, Listing, excerpt, index_listing, locate, place_label
+from ptxaudit.report.sequence import Diagram, lay_out
+from ptxaudit.rules.model import (
+    AuditReport,
+    Category,
+    CodePlace,
+    Cost,
+    Finding,
+    FunctionReport,
+    Severity,
+    Verdict,
+)
+
+_UNSAFE_ID = re.compile(r"[^A-Za-z0-9_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceView:
+    """A place with its excerpt; ``line`` is its line in its listing (0 when it is not in one)."""
+
+    place: CodePlace
+    excerpt: Excerpt
+    label: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A finding, ready to show."""
+
+    anchor: str
+    finding: Finding
+    function: str
+    title: str
+    primary: PlaceView
+    related: tuple[PlaceView, ...]
+    diagram: Diagram | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """What a rule says over all functions; ``severity`` is the worst of its findings, if it has any."""
+
+    rule: str
+    title: str
+    severity: Severity | None
+    findings: int
+    verdicts: Mapping[Verdict, int]
+
+    @property
+    def active(self) -> bool:
+        """Whether there is something to look at: a finding, or a function not decided."""
+        return bool(self.findings or self.verdicts.get(Verdict.UNKNOWN))
+
+
+@dataclass(frozen=True, slots=True)
+class CardGroup:
+    """The findings of one rule that stand together."""
+
+    rule: str
+    cards: tuple[Card, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UndecidedGroup:
+    """Functions that could not be decided for one reason. ``functions`` pairs each with its rules."""
+
+    reason: str
+    rules: tuple[str, ...]
+    functions: tuple[tuple[FunctionReport, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """What one rule's findings cost: how often, and the widest measured range of cycles."""
+
+    rule: str
+    frequency: str
+    findings: int
+    cycles: tuple[int, int] | None
+    architectures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Everything the templates show."""
+
+    report: AuditReport
+    cards: tuple[Card, ...]
+    suppressed: tuple[Card, ...]
+    severities: Mapping[Severity, int]
+    wrong_functions: int
+    undecided_functions: int
+    rules: tuple[RuleRow, ...]
+    undecided: tuple[UndecidedGroup, ...]
+    costs: tuple[CostRow, ...]
+    listings: Mapping[str, Listing]
+
+    @property
+    def groups(self) -> tuple[CardGroup, ...]:
+        """The findings in their order, by rule."""
+        runs = groupby(self.cards, key=lambda card: card.finding.rule)
+        return tuple(CardGroup(rule, tuple(cards)) for rule, cards in runs)
+
+
+def build_page(report: AuditReport, titles: Mapping[str, str]) -> Page:
+    """Arrange a report. ``titles`` are the rules' titles by id."""
+    listings = _listings(report)
+    names = {(item.input, item.name): item.demangled or item.name for item in report.functions}
+    anchors: Counter[str] = Counter()
+    cards = [
+        _card(finding, names, titles, listings, anchors) for finding in sorted(report.findings, key=_order)
+    ]
+    active = tuple(card for card in cards if card.finding.suppressed is None)
+    return Page(
+        report=report,
+        cards=active,
+        suppressed=tuple(card for card in cards if card.finding.suppressed is not None),
+        severities={
+            severity: sum(card.finding.severity is severity for card in active) for severity in Severity
+        },
+        wrong_functions=len({(card.finding.input, card.finding.function) for card in active}),
+        undecided_functions=sum(bool(_undecided_rules(item)) for item in report.functions),
+        rules=_rule_rows(report, active, titles),
+        undecided=_undecided(report.functions),
+        costs=_costs(active),
+        listings=listings,
+    )
+
+
+def _order(finding: Finding) -> tuple[int, bool, str, str, str, int]:
+    location = finding.primary.location
+    position = location.offset if location.offset is not None else location.line
+    performance = finding.category is Category.PERFORMANCE
+    return (-finding.severity.rank, performance, finding.rule, finding.input, finding.function, position or 0)
+
+
+def _listings(report: AuditReport) -> dict[str, Listing]:
+    functions: dict[str, set[str]] = {}
+    for item in report.functions:
+        functions.setdefault(item.input, set()).add(item.name)
+    return {
+        name: index_listing(name, text, functions.get(name, set())) for name, text in report.listings.items()
+    }
+
+
+def _card(
+    finding: Finding,
+    names: Mapping[tuple[str, str], str],
+    titles: Mapping[str, str],
+    listings: Mapping[str, Listing],
+    anchors: Counter[str],
+) -> Card:
+    base = "f-" + _UNSAFE_ID.sub(lambda match: f"_{ord(match[0]):x}_", finding.fingerprint)
+    anchors[base] += 1
+    anchor = base if anchors[base] == 1 else f"{base}--{anchors[base]}"
+    spots = [_spot(place, finding, listings) for place in (finding.primary, *finding.related)]
+    views = [_place(index, spots) for index in range(len(spots))]
+    return Card(
+        anchor=anchor,
+        finding=finding,
+        function=names.get((finding.input, finding.function), finding.function),
+        title=titles.get(finding.rule, finding.rule),
+        primary=views[0],
+        related=tuple(views[1:]),
+        diagram=lay_out(finding.witness) if finding.witness else None,
+    )
+
+
+def _spot(
+    place: CodePlace, finding: Finding, listings: Mapping[str, Listing]
+) -> tuple[CodePlace, Listing | None, int]:
+    """A place with the listing and line that show it. A location may name its file or its input."""
+    for name in (place.location.file, finding.input):
+        listing = listings.get(name)
+        number = locate(place, finding.function, listing) if listing is not None else None
+        if number is not None:
+            return place, listing, number
+    return place, None, 0
+
+
+def _place(index: int, spots: list[tuple[CodePlace, Listing | None, int]]) -> PlaceView:
+    place, listing, line = spots[index]
+    marks = {
+        number: "primary" if other == 0 else "also" if index else "related"
+        for other, (_, where, number) in reversed(list(enumerate(spots)))
+        if where is listing and listing is not None
+    }
+    block = excerpt(place, listing, line, marks, "related" if index else "primary")
+    return PlaceView(place, block, place_label(place), line)
+
+
+def _rule_rows(
+    report: AuditReport, cards: tuple[Card, ...], titles: Mapping[str, str]
+) -> tuple[RuleRow, ...]:
+    worst: dict[str, Severity] = {}
+    counts: Counter[str] = Counter()
+    for card in cards:
+        rule = card.finding.rule
+        counts[rule] += 1
+        worst[rule] = max(worst.get(rule, card.finding.severity), card.finding.severity, key=_rank)
+    verdicts: dict[str, Counter[Verdict]] = {}
+    for item in report.functions:
+        for rule, verdict in item.verdicts.items():
+            verdicts.setdefault(rule, Counter())[verdict] += 1
+    names = dict.fromkeys([*counts, *verdicts])
+    rows = [
+        RuleRow(rule, titles.get(rule, rule), worst.get(rule), counts[rule], verdicts.get(rule, Counter()))
+        for rule in names
+    ]
+    rows.sort(key=_rule_order)
+    return tuple(rows)
+
+
+def _rank(severity: Severity) -> int:
+    return severity.rank
+
+
+def _rule_order(row: RuleRow) -> tuple[int, int, int, str]:
+    rank = row.severity.rank if row.severity is not None else 0
+    return (-rank, -row.findings, -row.verdicts.get(Verdict.UNKNOWN, 0), row.rule)
+
+
+def _undecided_rules(item: FunctionReport) -> dict[str, str]:
+    """The rules not (fully) decided for a function, with the reason. Every ``unknown`` is in it."""
+    unknown = [rule for rule, verdict in item.verdicts.items() if verdict is Verdict.UNKNOWN]
+    return {rule: "No reason was given." for rule in unknown} | dict(item.unknown_reasons)
+
+
+def _undecided(functions: tuple[FunctionReport, ...]) -> tuple[UndecidedGroup, ...]:
+    grouped: dict[str, list[tuple[FunctionReport, tuple[str, ...]]]] = {}
+    for item in functions:
+        by_reason: dict[str, list[str]] = {}
+        for rule, reason in _undecided_rules(item).items():
+            by_reason.setdefault(reason, []).append(rule)
+        for reason, rules in by_reason.items():
+            grouped.setdefault(reason, []).append((item, tuple(sorted(rules))))
+    groups = [
+        UndecidedGroup(
+            reason, tuple(sorted({rule for _, rules in members for rule in rules})), tuple(members)
+        )
+        for reason, members in grouped.items()
+    ]
+    groups.sort(key=lambda group: (-len(group.functions), group.reason))
+    return tuple(groups)
+
+
+def _costs(cards: tuple[Card, ...]) -> tuple[CostRow, ...]:
+    grouped: dict[tuple[str, str], list[Cost]] = {}
+    for card in cards:
+        cost = card.finding.cost
+        if cost is not None:
+            grouped.setdefault((card.finding.rule, cost.frequency), []).append(cost)
+    rows = []
+    for (rule, frequency), costs in grouped.items():
+        ranges = [cost.cycles for cost in costs if cost.cycles is not None]
+        cycles = (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+        measured = tuple(sorted({cost.architecture for cost in costs if cost.architecture is not None}))
+        rows.append(CostRow(rule, frequency, len(costs), cycles, measured))
+    rows.sort(key=lambda row: (-(row.cycles[1] if row.cycles else 0), row.rule, row.frequency))
+    return tuple(rows)

@@ -1,0 +1,350 @@
+"""The HTML page: structure, escaping, size and what it says."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+from html_sample import (
+    CUBIN,
+    HOPPER,
+    INVALIDATE,
+    MEMBAR,
+    PATTERNS,
+    SCOPE,
+    SCOPE_REASON,
+    SPLITK,
+    large_report,
+    sample_report,
+)
+
+from ptxaudit.report.html import OPEN_CARDS, prose, render, visible
+from ptxaudit.resources import templates_root
+from ptxaudit.rules.model import AuditReport, CodePlace, FunctionReport, InputReport, Verdict
+
+VOID = {"meta", "input", "br", "link", "img", "hr"}
+SVG_EMPTY = {"line", "rect", "path"}
+
+
+class Page(HTMLParser):
+    """The page as a flat list of elements with their text, checked to be well nested."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[int, list[str]] = {}
+        self.stack: list[tuple[str, int]] = []
+        self.feed(text)
+        self.close()
+        assert self.stack == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "br":
+            self.handle_data(" ")
+        if tag not in VOID:
+            self.stack.append((tag, len(self.elements) - 1))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in SVG_EMPTY, tag
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        opened, _ = self.stack.pop()
+        assert opened == tag, f"</{tag}> closes <{opened}>"
+
+    def handle_data(self, data: str) -> None:
+        for _, index in self.stack:
+            self.texts.setdefault(index, []).append(data)
+
+    def all(self, tag: str, kind: str = "") -> list[int]:
+        return [
+            index
+            for index, (name, attributes) in enumerate(self.elements)
+            if name == tag and (not kind or kind in (attributes.get("class") or "").split())
+        ]
+
+    def text(self, index: int) -> str:
+        return " ".join("".join(self.texts.get(index, [])).split())
+
+    def by_id(self, name: str) -> int:
+        found = [index for index, (_, attributes) in enumerate(self.elements) if attributes.get("id") == name]
+        assert len(found) == 1, name
+        return found[0]
+
+    def data(self, name: str = "data") -> object:
+        return json.loads("".join(self.texts[self.by_id(name)]))
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    return Page(render(sample_report(), PATTERNS))
+
+
+def test_the_summary_says_what_is_wrong_undecided_and_spent(page: Page):
+    assert page.text(page.by_id("summary-title")) == (
+        "2 errors, 1 warning, 1 note in 4 of 5 functions. 3 could not be fully decided."
+    )
+    summary = page.text(page.by_id("summary"))
+    assert "1 input could not be read" in summary
+    assert summary.index("truncated.cubin") < summary.index("By rule"), "failed inputs come first"
+    assert f"2 functions {SCOPE_REASON}" in summary
+    assert "235\u2013305 cycles (measured on sm_90) every poll attempt, at 1 place" in summary
+
+
+def test_findings_stand_in_order_of_severity(page: Page):
+    cards = [page.elements[index][1] for index in page.all("details", "card")]
+    assert [card["id"] for card in cards] == [
+        "f-9c41f0a27be3d518",
+        "f-41be77d0c2a9e603",
+        "f-d07a55318ce0b6f2",
+        "f-0b8812fd64aa9917",
+        "f-77aa",
+    ]
+    assert "suppressed" in str(cards[-1]["class"])
+
+
+def test_a_card_has_everything_a_reviewer_needs(page: Page):
+    text = page.text(page.by_id("f-9c41f0a27be3d518"))
+    for part in (
+        *SCOPE.evidence,
+        *SCOPE.assumptions,
+        *(place.note for place in SCOPE.related),
+        SCOPE.message,
+        SCOPE.fix.summary if SCOPE.fix else "",
+        SCOPE.fix.code if SCOPE.fix else "",
+        "high confidence",
+        "observed at .cta, needs .cluster",
+    ):
+        assert part is not None
+        assert part.replace("`", "") in text
+
+
+def test_the_offending_line_is_marked_with_its_number(page: Page):
+    marked = [page.text(index) for index in page.all("span", "primary")]
+    assert "26mbarrier.try_wait.parity.shared::cta.b64 %p7, [%r70], %r61;" in [
+        text.replace("26 ", "26") for text in marked
+    ]
+    assert any(text.startswith("0a40") and "CCTL.IVALL" in text for text in marked)
+
+
+def test_every_local_link_has_a_target(page: Page):
+    ids = [attributes["id"] for _, attributes in page.elements if attributes.get("id")]
+    assert len(ids) == len(set(ids))
+    links = [attributes.get("href") or "" for name, attributes in page.elements if name == "a"]
+    assert links
+    assert {link[1:] for link in links} <= set(ids)
+
+
+def test_undecided_functions_are_grouped_by_reason(page: Page):
+    groups = [page.text(index) for index in page.all("details", "undecided")]
+    assert len(groups) == 2
+    assert groups[0].startswith("2 functions Only SASS was given")
+    assert "reduce_rows(float const*, float*, int)" in groups[0]
+    assert "only mbarrier-wait-scope-too-narrow" in groups[0]
+
+
+def test_the_function_data_is_complete(page: Page):
+    data = page.data()
+    assert isinstance(data, dict)
+    assert [item["listing"] for item in data["functions"]] == [0, 2, 1, 1, 2]
+    first = data["functions"][0]
+    rules = data["rules"]
+    named = {rules[int(key)]: code for key, code in first["verdicts"].items()}
+    assert named["mbarrier-wait-scope-too-narrow"] == "f"
+    assert named["l1-invalidate-in-poll-loop"] == "n"
+    assert [data["findings"][number]["rule"] for number in first["findings"]] == [SCOPE.rule]
+    lines = sample_report().listings[SPLITK].split("\n")
+    assert lines[first["line"] - 1].startswith(".visible .entry gemm_splitk")
+    assert page.data("listing-0") == sample_report().listings[SPLITK]
+
+
+def test_nothing_is_loaded_and_only_this_script_may_run(page: Page):
+    policy = next(
+        str(attributes["content"])
+        for name, attributes in page.elements
+        if name == "meta" and attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    for name, attributes in page.elements:
+        assert "src" not in attributes
+        assert "style" not in attributes, "the policy would refuse it"
+        assert not any(key.startswith("on") for key in attributes)
+        assert name not in {"link", "iframe", "object", "base", "img"}
+    scripts = [page.elements[index][1].get("type") for index in page.all("script")]
+    assert scripts.count(None) == 1
+    assert set(scripts) == {None, "application/json"}
+    assert not re.search(r"url\(\s*['\"]?(?!#)|@import", page.text(page.all("style")[0]))
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(2)</script>",
+    "</template></details></style><img src=x onerror=alert(3)>",
+    "]]>",
+    "{{7*7}}{% raw %}",
+    '" onclick="alert(4)" x=\'',
+    "a\x00b\x1b[31mc\x7f",
+    "x\u2028y\u2029z",
+    "\u202egnirts\u202c",
+    "\ud800",
+    "<!--<script>",
+    "&lt;b&gt;&amp;",
+    "`</code>`",
+)
+
+
+def _hostile(name: str) -> AuditReport:
+    """The sample with every text that an input can give replaced by one name."""
+    base = sample_report()
+    place = replace(SCOPE.primary, text=name, note=name, role=name)
+    finding = replace(
+        SCOPE,
+        function=name,
+        message=name,
+        primary=place,
+        related=(replace(SCOPE.related[0], text=name, note=name),),
+        evidence=(name,),
+        path=(name,),
+        assumptions=(name,),
+        fingerprint=name,
+    )
+    assert SCOPE.witness is not None
+    steps = tuple(replace(step, role=name + step.role, text=name) for step in SCOPE.witness.steps)
+    edges = tuple(replace(edge, label=name) for edge in SCOPE.witness.edges)
+    witness = replace(SCOPE.witness, steps=steps, edges=edges)
+    cost = replace(INVALIDATE.cost, frequency=name, summary=name) if INVALIDATE.cost else None
+    function = FunctionReport(
+        name, name, SPLITK, name, "ptx", {SCOPE.rule: Verdict.UNKNOWN}, {SCOPE.rule: name}, {name: name}
+    )
+    return replace(
+        base,
+        inputs=(InputReport(name, name, name, name, (name,)), InputReport(SPLITK, "ptx", "0", None, (name,))),
+        functions=(function,),
+        findings=(replace(finding, witness=witness, cost=cost), replace(finding, suppressed=name)),
+        listings={SPLITK: name + "\n" + base.listings[SPLITK], name: name},
+    )
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_stay_text(name: str):
+    text = render(_hostile(name), PATTERNS)
+    text.encode("utf-8")
+    page = Page(text)
+    tags = {tag for tag, _ in page.elements}
+    assert "img" not in tags
+    assert "b" not in {tag for tag, attributes in page.elements if attributes.get("onclick")}
+    assert [page.elements[index][1].get("type") for index in page.all("script")].count(None) == 1
+    message = page.text(page.all("span", "message")[0])
+    assert message == " ".join(visible(name).replace("`", "" if name.count("`") == 2 else "`").split())
+    data = page.data()
+    assert isinstance(data, dict)
+    assert data["functions"][0]["name"] == visible(name)
+    assert not any(ord(character) < 0x20 and character not in "\n\t" for character in text)
+    assert "49" not in message
+
+
+def test_invisible_characters_become_visible():
+    assert visible("a\x00\x1b\x7f\u202e\ud800b\tc\n") == "a\u2400\u241b\u2421\ufffd\ufffdb\tc\n"
+
+
+def test_prose_sets_code_and_escapes_it():
+    assert prose("a `b<c` d") == "a <code>b&lt;c</code> d"
+    assert prose("an odd ` stays") == "an odd ` stays"
+    assert prose("`x` and ` more") == "<code>x</code> and ` more"
+
+
+def test_fingerprints_that_collide_keep_their_own_anchor():
+    page = Page(render(replace(sample_report(), findings=(SCOPE, SCOPE)), PATTERNS))
+    cards = [page.elements[index][1]["id"] for index in page.all("details", "card")]
+    assert cards == ["f-9c41f0a27be3d518", "f-9c41f0a27be3d518--2"]
+
+
+def test_no_finding_is_not_called_clean_while_something_is_undecided():
+    page = Page(render(replace(sample_report(), findings=()), PATTERNS))
+    assert page.text(page.by_id("summary-title")) == (
+        "No finding in 5 functions. 3 could not be fully decided."
+    )
+    assert "That is not the same as no fault" in page.text(page.by_id("findings"))
+
+
+def test_an_empty_report_says_that_nothing_was_audited():
+    page = Page(render(AuditReport("0", (), (), ()), {}))
+    assert page.text(page.by_id("summary-title")) == "Nothing was audited."
+
+
+def test_an_unknown_verdict_without_a_reason_is_still_listed():
+    function = FunctionReport("k", "k", SPLITK, "sm_90", "ptx", {SCOPE.rule: Verdict.UNKNOWN})
+    page = Page(render(AuditReport("0", (), (function,), ()), PATTERNS))
+    assert "No reason was given." in page.text(page.by_id("undecided"))
+
+
+def test_a_rest_that_a_finding_leaves_undecided_is_listed():
+    function = FunctionReport(
+        "k", "k", SPLITK, "sm_90", "ptx", {SCOPE.rule: Verdict.FINDING}, {SCOPE.rule: "why"}
+    )
+    page = Page(render(AuditReport("0", (), (function,), ()), PATTERNS))
+    assert "1 function why" in page.text(page.by_id("undecided"))
+
+
+def test_listings_over_the_budget_are_left_out_with_a_notice():
+    report = sample_report()
+    sizes = {name: len(text) for name, text in report.listings.items()}
+    page = Page(render(report, PATTERNS, listing_budget=sizes[SPLITK] + sizes[HOPPER]))
+    data = page.data()
+    assert isinstance(data, dict)
+    kept = {item["name"]: item["kept"] for item in data["listings"]}
+    assert kept == {SPLITK: True, HOPPER: True, CUBIN: False}
+    assert f"1 whole listing is left out (excerpts are complete): {CUBIN}." in page.text(page.by_id("inputs"))
+
+
+def test_a_place_outside_every_listing_says_so():
+    place = CodePlace("fence", MEMBAR.primary.location, MEMBAR.primary.text)
+    page = Page(render(replace(sample_report(), findings=(replace(MEMBAR, primary=place),)), PATTERNS))
+    assert "No listing shows this place" in page.text(page.all("details", "card")[0])
+
+
+def test_a_large_report_is_lazy_and_of_bounded_size():
+    report = large_report(functions=500, findings=400)
+    text = render(report, PATTERNS)
+    page = Page(text)
+    opened = [index for index in page.all("details", "card") if "open" in page.elements[index][1]]
+    assert len(page.all("details", "card")) == 400
+    assert len(opened) == OPEN_CARDS
+    assert len(page.all("template")) == 400 - OPEN_CARDS
+    listings = sum(len(listing) for listing in report.listings.values())
+    assert len(text) < 2 * listings + 400 * 14_000, "a card costs little, a listing is there once"
+    shown = [index for index in page.all("span", "line")]
+    assert len(shown) < 400 * 40, "only excerpts are put in the page"
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
+    red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_colours_have_enough_contrast_in_both_themes():
+    style = (templates_root() / "report.css").read_text(encoding="utf-8")
+    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", style)
+    colours = {name: (light, dark) for name, light, dark in pairs}
+    inks = ("ink", "muted", "accent", "error", "warning", "note", "unknown", "clean")
+    grounds = ("bg", "panel", "sunk")
+    combinations = [(ink, ground) for ink in inks for ground in grounds]
+    combinations += [(name, f"{name}-bg") for name in ("error", "warning", "note", "unknown")]
+    combinations += [("ink", ground) for ground in ("error-bg", "warning-bg", "note-bg", "mark")]
+    for ink, ground in combinations:
+        for one, two in zip(colours[ink], colours[ground], strict=True):
+            high, low = sorted((_luminance(one), _luminance(two)), reverse=True)
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, one, ground, two)
+
+
+def test_headings_do_not_skip_the_first_level(page: Page):
+    levels = [int(name[1]) for name, _ in page.elements if re.fullmatch(r"h[1-6]", name)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 2 for before, after in pairwise(levels))
