@@ -8,8 +8,8 @@ in place and adds an unknown effect.
 
 ``L1Invalidate`` and ``MemoryFlush`` beside an event tell that the assembler is certain to emit a cache
 invalidation or a memory barrier with it. The flush stands before the access or arrive that it releases,
-the invalidation after what it acquires; both stand after a fence. Known limit: ptxas may merge adjacent ones, and may guard those of an atomic
-operation by the lane that it elects.
+the invalidation after what it acquires; both stand after a fence. Known limit: ptxas may merge adjacent
+ones, and may guard those of an atomic operation by the lane that it elects.
 """
 
 from functools import lru_cache
@@ -80,6 +80,9 @@ _SILENT_NAMES = """
     mbarrier.check_layout mbarrier.pending_count
 """
 _SILENT = frozenset(_SILENT_NAMES.split())
+
+MODELLED = _SILENT | _BUILDERS.keys()
+"""Names of the instructions whose effect is known, silent ones included."""
 
 
 def _unknown(opcode: str) -> Lowering:
