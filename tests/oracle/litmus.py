@@ -18,8 +18,9 @@ import time
 from collections.abc import Iterator
 
 from . import relations as rel
+from .events import Event, Kind, Place, scopes_agree
 from .litmus_format import LitmusError, Test, address_of_names, parse
-from .model import Event, Execution, Kind, Place, causality, coherence_orders, scopes_agree
+from .model import Execution, causality, coherence_orders
 from .traces import Barrier, Trace, address_of, traces
 
 EXPECTED = "dartagnan/src/test/resources/PTXv7_5-expected.csv"

@@ -3,11 +3,13 @@
 import re
 from dataclasses import dataclass
 
-from .model import Place
+from .events import Place
 
 TOKEN = re.compile(r"\s*(/\\|\\/|==|!=|<=|>=|[()=<>~:]|-?\w+)")
 COMMENT = re.compile(r"//[^\n]*|\(\*.*?\*\)", re.DOTALL)
-PROXIES = {"generic": "generic", "surface": "surface", "texture": "texture", "constant": "constant"}
+# Which operand of an instruction names memory.
+OPERAND = {"st": 0, "sust": 0, "red": 0, "sured": 0, "ld": 1, "tld": 1, "suld": 1, "cold": 1, "atom": 1,
+           "suatom": 1}
 
 
 class LitmusError(Exception):
@@ -169,8 +171,7 @@ def address_of_names(test: Test) -> list[str]:
     """All names of memory that the test declares or uses."""
     names = set(test.addresses)
     for instruction in (i for thread in test.threads for i in thread):
-        head, operands = instruction.opcode[0], instruction.operands
-        if len(instruction.opcode) == 1 or head in ("fence", "bar"):
-            continue
-        names.add(operands[0] if head in ("st", "sust", "red", "sured") else operands[1])
+        position = OPERAND.get(instruction.opcode[0])
+        if position is not None and len(instruction.opcode) > 1:
+            names.add(instruction.operands[position])
     return sorted(names)

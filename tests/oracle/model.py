@@ -13,115 +13,17 @@ Causality does not depend on coherence, so it is computed once per candidate:
 Two generalisations serve the extensions and do nothing for plain programs.  `exits` gives an event a second
 node from which paths leave it: an asynchronous access is ordered after what its issuer did, and its
 completion is ordered after the access, yet nothing is ordered through it (8.9.1.1).  A `restriction` limits
-a fence to some locations (`fence...sync_restrict`, 9.7.13.4).
+a fence to some locations (`fence...sync_restrict`, 9.7.13).
 
 Known limits: accesses to one location overlap completely; proxies are opaque names.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
 
 from . import relations as rel
+from .events import GENERIC, Event, Kind, scopes_agree
 from .relations import Relation, has
-
-GENERIC = "generic"
-
-
-class Scope(IntEnum):
-    """The scopes of PTX ISA 8.5, each including the ones before it."""
-
-    CTA = 0
-    CLUSTER = 1
-    GPU = 2
-    SYS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a thread runs; `cluster` and `cta` number within the level above."""
-
-    gpu: int = 0
-    cluster: int = 0
-    cta: int = 0
-
-
-def includes(scope: Scope, one: Place, other: Place) -> bool:
-    """Whether `scope`, specified by a thread at `one`, includes a thread at `other`."""
-    if scope is Scope.SYS:
-        return True
-    if one.gpu != other.gpu:
-        return False
-    if scope is Scope.GPU:
-        return True
-    if one.cluster != other.cluster:
-        return False
-    return scope is Scope.CLUSTER or one.cta == other.cta
-
-
-class Kind(Enum):
-    """What an event does.
-
-    A `SIGNAL` and an `AWAIT` operate on a synchronisation object (an mbarrier, the cluster's barrier): they
-    take the part of a strong write and of a strong read in release and acquire patterns, and which await
-    observes which signal is given.  A `NODE` is a point in the order and nothing else.
-    """
-
-    READ = "read"
-    WRITE = "write"
-    FENCE = "fence"
-    SIGNAL = "signal"
-    AWAIT = "await"
-    NODE = "node"
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyFence:
-    """A fence between the generic proxy and another one.
-
-    `outward` orders generic accesses before those of the proxy, `inward` the other way round.
-    `locations` limits the fence to a state space (None: no limit).
-    """
-
-    proxy: str
-    outward: bool = True
-    inward: bool = True
-    locations: frozenset[str] | None = None
-
-    def covers(self, location: str) -> bool:
-        """Whether accesses to the location are ordered by this fence."""
-        return self.locations is None or location in self.locations
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event of a candidate execution.
-
-    `thread` is -1 for the initial writes.  `location` is the physical one, `address` the generic virtual
-    address (two aliases share the location, not the address).  `strong` events carry a scope.
-    `restriction` holds the locations to which a fence's effect is limited (None: no limit).
-    """
-
-    kind: Kind
-    thread: int
-    place: Place = Place()
-    location: str = ""
-    address: str = ""
-    proxy: str = GENERIC
-    strong: bool = False
-    acquire: bool = False
-    release: bool = False
-    sc: bool = False
-    scope: Scope = Scope.SYS
-    proxy_fence: ProxyFence | None = None
-    alias_fence: bool = False
-    restriction: frozenset[str] | None = None
-    value: int = 0
-
-    @property
-    def memory(self) -> bool:
-        """Whether the event accesses memory."""
-        return self.kind in (Kind.READ, Kind.WRITE)
 
 
 @dataclass(slots=True)
@@ -167,16 +69,6 @@ class Causality:
             edges = rel.from_pairs(len(self.base), extra)
             self._cache[extra] = rel.closure(rel.union(self.base, edges))
         return self._cache[extra]
-
-
-def scopes_agree(one: Event, other: Event) -> bool:
-    """Whether both are strong and each one's scope includes the other's thread (8.7, first clause)."""
-    return (
-        one.strong
-        and other.strong
-        and includes(one.scope, one.place, other.place)
-        and includes(other.scope, other.place, one.place)
-    )
 
 
 def morally_strong(execution: Execution) -> Relation:
@@ -246,7 +138,7 @@ def acquire_patterns(execution: Execution) -> Iterator[tuple[int, int]]:
 def _ordered_by(event: Event, access: Event, memory: Kind, synchronisation: Kind) -> bool:
     """Whether a fence, or an access to the same address, makes a pattern with a strong access."""
     if event.kind is Kind.FENCE:
-        within = event.restriction is None or access.location in event.restriction
+        within = event.through is None or access.location in event.through
         return within and access.kind in (memory, synchronisation)
     return event.kind is memory and access.kind is memory and event.address == access.address
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from .events import Event, Kind, ProxyFence, Scope
 from .litmus_format import Address, Instruction, LitmusError, Test
-from .model import Event, Kind, ProxyFence, Scope
 
 LOADS = {"ld": "generic", "tld": "texture", "suld": "surface", "cold": "constant"}
 STORES = {"st": "generic", "sust": "surface"}
