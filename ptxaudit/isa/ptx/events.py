@@ -8,8 +8,11 @@ in place and adds an unknown effect.
 
 ``L1Invalidate`` and ``MemoryFlush`` beside an event tell that the assembler is certain to emit a cache
 invalidation or a memory barrier with it. The flush stands before the access or arrive that it releases,
-the invalidation after what it acquires; both stand after a fence. Known limit: ptxas may merge adjacent
-ones, and may guard those of an atomic operation by the lane that it elects.
+the invalidation after what it acquires; both stand after a fence.
+
+Known limits of these two: ptxas guards the invalidation of an mbarrier wait by the wait's own result, so
+that it runs once per successful wait; those of an atomic operation by the lane that it elects; and those
+of a cluster barrier by whether the kernel was launched with clusters, where its directives do not tell.
 """
 
 from functools import lru_cache
