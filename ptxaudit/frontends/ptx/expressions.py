@@ -7,7 +7,7 @@ stages may key their own caches by identity.
 import re
 
 from ptxaudit.errors import SyntaxFault
-from ptxaudit.frontends.ptx.lexer import IDENTIFIER, Cursor
+from ptxaudit.frontends.ptx.lexer import IDENTIFIER, SPACE, Cursor
 from ptxaudit.frontends.ptx.syntax import (
     Address,
     Applied,
@@ -50,8 +50,9 @@ def parse_operand(cursor: Cursor, depth: int = 0, call: bool = False) -> Operand
     if call and token.text == "(":
         cursor.advance()
         return ArgumentList(_list(cursor, depth, ")"))
-    first = parse_expression(cursor, depth, pairs=True)
-    if isinstance(first, Name) and cursor.accept("|"):
+    word = token.kind == "word"
+    first = parse_expression(cursor, depth, pairs=word)
+    if word and isinstance(first, Name) and cursor.accept("|"):
         return Pair(first, _pair_member(cursor))
     return first
 
@@ -163,7 +164,7 @@ def _applied(cursor: Cursor, depth: int, function: Name | Literal) -> Operand:
 
 def _parenthesised(cursor: Cursor, depth: int) -> Operand:
     cursor.expect("(")
-    if cursor.token.kind == "dotted":
+    if cursor.token.text in (".s64", ".u64"):
         kind = cursor.advance().text[1:]
         cursor.expect(")")
         return Cast(kind, _unary(cursor, depth + 1))
@@ -221,7 +222,7 @@ class OperandCache:
         return tuple(found)
 
     def _learn(self, piece: str) -> Operand | None:
-        text = piece.strip()
+        text = piece.strip(SPACE)
         operand = self._known.get(text)
         if operand is None:
             operand = self._parse(text)

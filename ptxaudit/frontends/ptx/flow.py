@@ -46,10 +46,12 @@ class Flow:
         count = len(instructions)
         lines = [instruction.location.line or 0 for instruction in instructions]
         targets: dict[int, tuple[int, ...]] = {}
-        names: dict[int, str] = {}
+        used: set[str] = set()
         for index, labels in self.transfers.items():
-            reached = [(self.labels[label], label) for label in labels]
-            targets[index] = tuple(place for place, _ in reached if place < count)
-            names.update(reached)
+            used.update(labels)
+            places = (self.labels[label] for label in labels)
+            targets[index] = tuple(place for place in places if place < count)
+        # Of several labels at one place, the block has the name of the last that is branched to.
+        names = {place: label for label, place in self.labels.items() if label in used}
         end = max(end_line, lines[-1] + 1) if lines else end_line
         return build_blocks(count, (), targets, self.falls_through, lines, end, names)

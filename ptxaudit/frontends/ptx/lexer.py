@@ -6,11 +6,12 @@ from typing import NamedTuple, NoReturn
 from ptxaudit.errors import SyntaxFault
 from ptxaudit.source import SourceText
 
-IDENTIFIER = r"(?:[A-Za-z][\w$]*|[_$%][\w$]*)"
+SPACE = " \t\r\n\f\v"
+IDENTIFIER = r"(?:[A-Za-z][\w$]*|[_$%][\w$]+|_)"
 DOTTED = r"\.\w+(?:::\w+)*"
 INTEGER = r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)U?"
 
-_TRIVIA = re.compile(r"(?:[ \t\r\n\f\v]+|//[^\n]*|/\*(?s:.*?)\*/)*+", re.ASCII)
+_TRIVIA = re.compile(rf"(?:[{SPACE}]+|//[^\n]*|/\*(?s:.*?)\*/)*+", re.ASCII)
 _TOKEN = re.compile(
     rf"""
     (?P<float>0[fF][0-9a-fA-F]{{8}}(?!\w)|0[dD][0-9a-fA-F]{{16}}(?!\w)
@@ -19,7 +20,7 @@ _TOKEN = re.compile(
   | (?P<word>{IDENTIFIER})
   | (?P<dotted>{DOTTED})
   | (?P<string>"[^"\n]*")
-  | (?P<punctuation><<|>>|<=|>=|==|!=|&&|\|\||@@|[-+*/%~!<>&^|?:=,;@()\[\]{{}}])
+  | (?P<punctuation><<|>>|<=|>=|==|!=|&&|\|\||@@|/(?!\*)|[-+*%~!<>&^|?:=,;@()\[\]{{}}])
     """,
     re.VERBOSE | re.ASCII,
 )

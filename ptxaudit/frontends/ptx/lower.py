@@ -11,16 +11,17 @@ from dataclasses import dataclass, field
 from ptxaudit.arch import Architecture, parse_architecture
 from ptxaudit.errors import SyntaxFault, UnsupportedArchitecture
 from ptxaudit.frontends.ptx import syntax
+from ptxaudit.frontends.ptx.construct import make_instruction, make_location
 from ptxaudit.frontends.ptx.demangle import demangle
 from ptxaudit.frontends.ptx.flow import Flow, Transfer
 from ptxaudit.frontends.ptx.launch import launch_facts, variables_of
 from ptxaudit.frontends.ptx.printer import print_instruction
 from ptxaudit.frontends.ptx.scopes import NameScope, Resolved
 from ptxaudit.ir.function import Function, Language, Module, Note, Variable
-from ptxaudit.ir.instruction import Guard, Instruction
+from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import LabelReference, Operand, Register, Symbol
 from ptxaudit.isa.ptx.forms import InstructionForm, instruction_form
-from ptxaudit.source import Location, LocationKind, SourceText
+from ptxaudit.source import SourceText
 
 _TRANSFERS = {
     "bra": Transfer.BRANCH,
@@ -211,9 +212,8 @@ class _FunctionLowering:
         guard = None
         reads: tuple[Register, ...] = ()
         if statement.guard is not None:
-            register = names.register(statement.guard.name)
-            guard = Guard(register, statement.guard.negated)
-            reads = (register,)
+            guard = names.guard(statement.guard)
+            reads = (guard.register,)
         if plan.transfer is None:
             cache = names.cache
             resolved = [cache.get(id(one)) or names.resolve(one) for one in statement.operands]
@@ -234,9 +234,11 @@ class _FunctionLowering:
         text = source.text[statement.offset : statement.end]
         # A slash may begin a comment, which is no part of the statement.
         text = print_instruction(statement) if "/" in text else " ".join(text.split())
-        location = Location(LocationKind.PTX, source.name, line, column)
+        location = make_location(source.name, line, column)
         self.instructions.append(
-            Instruction(index, statement.opcode, guard, operands, writes, reads, location, text, plan.known)
+            make_instruction(
+                index, statement.opcode, guard, operands, writes, reads, location, text, plan.known
+            )
         )
         if self.source_line is not None:
             self.source_lines[index] = self.source_line

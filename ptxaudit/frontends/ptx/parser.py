@@ -40,14 +40,14 @@ _LINE = re.compile(r"[^\n]*")
 _EXPECTED_ITEM = "a module-level directive"
 
 
-def parse_ptx(source: SourceText) -> Module:
-    """The syntax tree of a whole PTX module.
+def parse_ptx(source: SourceText, fast: bool = True) -> Module:
+    """The syntax tree of a whole PTX module; ``fast`` false leaves everything to the token grammar.
 
     Raises :class:`SyntaxFault` at the first place that does not follow the grammar; text without a
     ``.version`` directive at its start is reported as not being PTX.
     """
     cursor = _start(source)
-    parser = _ModuleParser(source, cursor)
+    parser = _ModuleParser(source, cursor, fast)
     items: list[Item] = []
     while cursor.token.kind != "end":
         items.append(parser.item())
@@ -70,10 +70,11 @@ def _start(source: SourceText) -> Cursor:
 
 
 class _ModuleParser:
-    def __init__(self, source: SourceText, cursor: Cursor) -> None:
+    def __init__(self, source: SourceText, cursor: Cursor, fast: bool) -> None:
         self.source = source
         self.cursor = cursor
-        self.bodies = BodyParser(source, cursor)
+        self.fast = fast
+        self.bodies = BodyParser(source, cursor, fast)
 
     def item(self) -> Item:
         """The next item."""
@@ -155,7 +156,8 @@ class _ModuleParser:
             cursor.fail("'{'")
         position = opening.end
         while True:
-            position = self._plain_data(items, position)
+            if self.fast:
+                position = self._plain_data(items, position)
             cursor.seek(position)
             if cursor.accept("}"):
                 return Section(name, tuple(items))

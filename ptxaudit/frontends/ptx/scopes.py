@@ -7,7 +7,6 @@ their whole scope. Known limit: registers used without a declaration (which ptxa
 are special registers) are taken as registers of the function if they start with ``%``.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from ptxaudit.frontends.ptx import syntax
 from ptxaudit.frontends.ptx.constants import Number, constant_value
 from ptxaudit.frontends.ptx.launch import declared_names
 from ptxaudit.frontends.ptx.printer import print_operand
+from ptxaudit.ir.instruction import Guard
 from ptxaudit.ir.operands import (
     Immediate,
     LabelReference,
@@ -29,30 +29,20 @@ from ptxaudit.ir.operands import (
 )
 
 SINK = "_"
-VECTOR_COMPONENTS = ("x", "y", "z", "w")
-_COLOUR = {"r": "x", "g": "y", "b": "z", "a": "w"}
-_NUMBERED = re.compile(r"(.*?)(0|[1-9][0-9]*)\Z", re.ASCII)
+VECTOR_COMPONENTS = "xyzw"
+_POSITIONS = {name: position for names in (VECTOR_COMPONENTS, "rgba") for position, name in enumerate(names)}
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredRegister:
-    """A register by its unique name; ``width`` is the number of its vector components."""
-
-    name: str
-    type: str
-    width: int = 1
+# What a name may be declared as: a register, the components of a vector register, a variable's symbol.
+Declared = Register | Vector | Symbol
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredVariable:
-    """A variable or parameter by its unique name."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Resolved:
-    """An operand and the registers it reads, depending on whether the instruction writes it."""
+    """An operand and the registers it reads, depending on whether the instruction writes it.
+
+    Not frozen only because a kernel has them by the ten thousand; nothing changes one.
+    """
 
     operand: Operand
     reads: tuple[Register, ...]
@@ -67,10 +57,11 @@ class NameScope:
     number: int
     parent: "NameScope | None"
     register_types: dict[str, str]
-    names: dict[str, DeclaredRegister | DeclaredVariable] = field(default_factory=dict)
+    names: dict[str, Declared] = field(default_factory=dict)
     ranges: dict[str, tuple[int, str, int]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     cache: dict[int, Resolved] = field(default_factory=dict)
+    guards: dict[int, Guard] = field(default_factory=dict)
 
     def unique(self, name: str) -> str:
         """The name by which the rest of the program knows a name declared here."""
@@ -83,41 +74,42 @@ class NameScope:
     def declare(self, declaration: syntax.VariableDeclaration) -> None:
         """Make declared names known from here on."""
         self.cache.clear()
+        self.guards.clear()
         for declarator in declaration.declarators:
             name = declarator.name
             if declaration.space != "reg":
                 for one in declared_names(declarator):
-                    self.names[one] = DeclaredVariable(self.unique(one))
+                    self.names[one] = Symbol(self.unique(one))
             elif declarator.count is None:
-                found = DeclaredRegister(self.unique(name), declaration.type, declaration.vector)
-                self.names[name] = found
+                self.names[name] = self._register(name, declaration.type, declaration.vector)
             else:
                 self.ranges[name] = (declarator.count, declaration.type, declaration.vector)
 
-    def find(self, name: str) -> DeclaredRegister | DeclaredVariable | None:
-        """The innermost declaration of a name, those of ``%r<10>`` included."""
-        found = self.names.get(name)
-        if found is not None:
-            return found
-        if self.ranges and (match := _NUMBERED.match(name)) is not None:
-            numbered = self._in_range(match[1], match[2], name)
-            if numbered is not None:
-                return numbered
-        return None if self.parent is None else self.parent.find(name)
+    def _register(self, name: str, kind: str, width: int) -> Register | Vector:
+        unique = self.unique(name)
+        if width == 1:
+            self.register_types[unique] = kind
+            return Register(unique)
+        components = tuple(Register(f"{unique}.{one}") for one in VECTOR_COMPONENTS[:width])
+        self.register_types.update((component.name, kind) for component in components)
+        return Vector(components)
 
-    def _in_range(self, prefix: str, digits: str, name: str) -> DeclaredRegister | None:
+    def own(self, name: str) -> Declared | None:
+        """The declaration of a name in this very scope, those of ``%r<10>`` included."""
+        found = self.names.get(name)
+        if found is not None or not self.ranges:
+            return found
         # A prefix may itself end in digits (.reg .b32 x1<10>), so every split has to be tried.
-        while True:
+        prefix = name.rstrip("0123456789")
+        while prefix != name:
+            digits = name[len(prefix) :]
             declared = self.ranges.get(prefix)
-            if declared is not None and len(digits) < 10 and int(digits) < declared[0]:
-                found = DeclaredRegister(self.unique(name), declared[1], declared[2])
-                self.names[name] = found
+            canonical = digits[0] != "0" or digits == "0"
+            if declared is not None and canonical and len(digits) < 10 and int(digits) < declared[0]:
+                found = self.names[name] = self._register(name, declared[1], declared[2])
                 return found
-            if not prefix[-1:].isdigit():
-                return None
-            prefix, digits = prefix[:-1], prefix[-1] + digits
-            if digits[0] == "0":
-                return None
+            prefix = name[: len(prefix) + 1]
+        return None
 
     def label(self, name: str) -> str | None:
         """The unique name of the label that ``name`` means here."""
@@ -126,88 +118,69 @@ class NameScope:
             return found
         return self.parent.label(name)
 
-    def declares_any(self, names: Iterable[str]) -> bool:
-        """Whether this very scope declares one of the names."""
-        if not (self.names or self.ranges or self.labels):
-            return False
-        for name in names:
-            if name in self.names or name in self.labels:
-                return True
-            match = _NUMBERED.match(name) if self.ranges else None
-            if match is not None and self._in_range(match[1], match[2], name) is not None:
-                return True
-        return False
+    def guard(self, guard: syntax.Guard) -> Guard:
+        """A guard in the form of the IR."""
+        found = self.guards.get(id(guard))
+        if found is None:
+            scope: NameScope | None = self
+            declared: Declared | None = None
+            while declared is None and scope is not None:
+                declared = scope.own(guard.name)
+                scope = scope.parent
+            register = declared if isinstance(declared, Register) else Register(guard.name)
+            found = self.guards[id(guard)] = Guard(register, guard.negated)
+        return found
 
     def resolve(self, operand: syntax.Operand) -> Resolved:
         """An operand in the form of the IR; cached by identity, since equal texts share their node."""
         found = self.cache.get(id(operand))
         if found is None:
-            if self.parent is not None and not self.declares_any(names_in(operand)):
-                found = self.parent.resolve(operand)
-            else:
-                found = _resolved(self._convert(operand))
-            self.cache[id(operand)] = found
+            found = self.cache[id(operand)] = self._resolve(operand)
         return found
 
-    def register(self, name: str) -> Register:
-        """The register a guard names."""
-        found = self.find(name)
-        return self._known_register(found) if isinstance(found, DeclaredRegister) else Register(name)
-
-    def _known_register(self, found: DeclaredRegister) -> Register:
-        self.register_types[found.name] = found.type
-        return Register(found.name)
-
-    def _convert(self, operand: syntax.Operand) -> Operand:
+    def _resolve(self, operand: syntax.Operand) -> Resolved:
         match operand:
             case syntax.Name(text):
-                return self._name(text)
+                return self._resolve_name(operand, text)
             case syntax.VectorList(elements) | syntax.ArgumentList(elements):
-                return Vector(tuple(self._convert(element) for element in elements))
+                return _joined([self.resolve(element) for element in elements])
             case syntax.Pair(first, second):
-                return Vector((self._convert(first), self._convert(second)))
+                return _joined([self.resolve(first), self.resolve(second)])
             case syntax.Address(parts):
-                return self._memory(parts)
+                memory = self._memory(parts)
+                registers = registers_in(memory)
+                return Resolved(memory, registers, (), registers)
         value = constant_value(operand)
         if value is not None:
-            return Immediate(value)
+            return Resolved(Immediate(value), (), (), ())
         if isinstance(operand, syntax.Unary) and operand.operator in "!-":
-            return Negated(self._convert(operand.operand))
-        return Opaque(print_operand(operand))
+            inner = self.resolve(operand.operand)
+            return Resolved(Negated(inner.operand), inner.reads, (), inner.reads)
+        return Resolved(Opaque(print_operand(operand)), (), (), ())
 
-    def _name(self, text: str) -> Operand:
-        if text == SINK:
-            return Opaque(SINK)
-        base, _, component = text.partition(".")
-        found = self.find(base)
-        if isinstance(found, DeclaredRegister):
-            return self._register_operand(found, component)
-        if isinstance(found, DeclaredVariable):
-            return Symbol(found.name)
-        label = self.label(text)
-        if label is not None:
-            return LabelReference(label)
-        if text.startswith("%"):
-            return Register(text)
-        value = constant_value(syntax.Name(text))
-        return Symbol(text) if value is None else Immediate(value)
-
-    def _register_operand(self, found: DeclaredRegister, component: str) -> Operand:
-        if found.width == 1:
+    def _resolve_name(self, operand: syntax.Name, text: str) -> Resolved:
+        base, component = text, ""
+        if "." in text:
+            base, _, component = text.partition(".")
+        declared = self.own(base)
+        if isinstance(declared, Register):
             # A component of a scalar selects bytes or a half (video instructions, PTX ISA 9.7.18).
-            return self._known_register(found)
-        components = VECTOR_COMPONENTS[: found.width]
-        names = (_COLOUR.get(component, component),) if component else components
-        registers = tuple(Register(f"{found.name}.{name}") for name in names)
-        self.register_types.update((register.name, found.type) for register in registers)
-        return registers[0] if component else Vector(registers)
+            alone = (declared,)
+            return Resolved(declared, alone, alone, ())
+        if declared is not None:
+            return _of_registers(_component(declared, component))
+        if text in self.labels:
+            return Resolved(LabelReference(self.labels[text]), (), (), ())
+        if self.parent is not None:
+            return self.parent.resolve(operand)
+        return _of_registers(_undeclared(text))
 
     def _memory(self, parts: tuple[syntax.Operand, ...]) -> Operand:
         terms: list[Register | Symbol] = []
         offset = self._sum(parts[0], terms)
         if offset is None:
             return Opaque(print_operand(syntax.Address(parts)))
-        return Memory(tuple(terms), offset, tuple(self._convert(part) for part in parts[1:]))
+        return Memory(tuple(terms), offset, tuple(self.resolve(part).operand for part in parts[1:]))
 
     def _sum(self, expression: syntax.Operand, terms: list[Register | Symbol]) -> int | None:
         """The constant part of an address, its names added to ``terms``; ``None`` if it is no sum."""
@@ -216,7 +189,7 @@ class NameScope:
             return value if isinstance(value, int) else None
         match expression:
             case syntax.Name():
-                term = self._convert(expression)
+                term = self.resolve(expression).operand
                 if not isinstance(term, (Register, Symbol)):
                     return None
                 terms.append(term)
@@ -231,31 +204,33 @@ class NameScope:
                 return None
 
 
-def names_in(operand: syntax.Operand) -> tuple[str, ...]:
-    """Every identifier of an operand, components cut off."""
-    match operand:
-        case syntax.Name(text):
-            return (text.partition(".")[0],)
-        case syntax.Address(parts):
-            return tuple(name for part in parts for name in names_in(part))
-        case syntax.VectorList(parts) | syntax.ArgumentList(parts):
-            return tuple(name for part in parts for name in names_in(part))
-        case syntax.Pair(first, second) | syntax.Binary(_, first, second):
-            return names_in(first) + names_in(second)
-        case syntax.Unary(_, inner) | syntax.Cast(_, inner):
-            return names_in(inner)
-        case syntax.Conditional(condition, first, second):
-            return names_in(condition) + names_in(first) + names_in(second)
-        case syntax.Applied(function, argument):
-            return names_in(function) + names_in(argument)
-        case _:
-            return ()
+def _component(declared: Vector | Symbol, component: str) -> Operand:
+    """``v.x`` of a vector register; the whole of it where no component is named."""
+    if isinstance(declared, Symbol) or not component:
+        return declared
+    position = _POSITIONS.get(component, len(declared.elements))
+    return declared.elements[position] if position < len(declared.elements) else declared
 
 
-def _resolved(operand: Operand) -> Resolved:
+def _undeclared(text: str) -> Operand:
+    """A name without a declaration in the function: special registers, module-level names, constants."""
+    if text == SINK:
+        return Opaque(SINK)
+    if text.startswith("%"):
+        return Register(text)
+    value = constant_value(syntax.Name(text))
+    return Symbol(text) if value is None else Immediate(value)
+
+
+def _of_registers(operand: Operand) -> Resolved:
     registers = registers_in(operand)
-    if isinstance(operand, Memory):
-        return Resolved(operand, registers, (), registers)
-    if isinstance(operand, Vector) and any(isinstance(part, Memory) for part in operand.elements):
-        return Resolved(operand, registers, (), registers)
     return Resolved(operand, registers, registers, ())
+
+
+def _joined(parts: list[Resolved]) -> Resolved:
+    """A vector: what its elements read and write, in order."""
+    operand = Vector(tuple([part.operand for part in parts]))
+    reads = tuple([register for part in parts for register in part.reads])
+    writes = tuple([register for part in parts for register in part.writes])
+    addresses = tuple([register for part in parts for register in part.address_reads])
+    return Resolved(operand, reads, writes, addresses)

@@ -8,8 +8,9 @@ both accept the same language, which a property test holds; :class:`BodyParser` 
 import re
 
 from ptxaudit.frontends.ptx import declarations
+from ptxaudit.frontends.ptx.construct import make_statement
 from ptxaudit.frontends.ptx.expressions import MAXIMUM_DEPTH, OperandCache, parse_operand
-from ptxaudit.frontends.ptx.lexer import DOTTED, IDENTIFIER, Cursor
+from ptxaudit.frontends.ptx.lexer import DOTTED, IDENTIFIER, SPACE, Cursor
 from ptxaudit.frontends.ptx.syntax import (
     BranchTargets,
     CallPrototype,
@@ -116,7 +117,7 @@ class BodyParser:
         while (match := match_statement(text, position)) is not None:
             sign, guarded, opcode, written, label, place, kind, name = match.groups()
             if opcode is not None:
-                operands = operands_of(written) if written and not written.isspace() else nothing
+                operands = operands_of(written) if written and written.strip(SPACE) else nothing
                 if operands is None:
                     return position
                 guard = None
@@ -128,7 +129,7 @@ class BodyParser:
                         guard = guards[key] = Guard(guarded, sign == "!")
                     start = match.start(1) - 1
                 position = match.end()
-                append(Instruction(guard, opcode, operands, start, position - 1))
+                append(make_statement(guard, opcode, operands, start, position - 1))
             elif label is not None:
                 if text.startswith(":", match.end()) or label == "_":
                     return position
