@@ -18,6 +18,7 @@ _LABEL_INDENT = 4
 _OFFSET = re.compile(r"^\s*(?:/\*)?(?:0x)?([0-9a-fA-F]{4,})(?:\*/|:|\s)")
 _SECTION = re.compile(r"^\s*(?:\.section\s+)?\.text\.([^\s:,]+)")
 _LABEL = re.compile(r"^\s*([^\s:]+):\s*$")
+_HEADER = re.compile(r"^// (\S+)$")
 _DECLARATION = re.compile(r"\.(?:entry|func)\b")
 _SYMBOL = re.compile(r"[A-Za-z_$%][\w$]*")
 
@@ -67,8 +68,13 @@ class Listing:
         """What the gutter shows for a line: its offset in a SASS listing, else its number."""
         if not self.offsets:
             return str(number)
+        offset = self.offset(number)
+        return "" if offset is None else f"{offset:04x}"
+
+    def offset(self, number: int) -> int | None:
+        """The byte offset that a line of a SASS listing starts with."""
         match = _OFFSET.match(self.line(number))
-        return f"{int(match[1], 16):04x}" if match else ""
+        return int(match[1], 16) if match else None
 
 
 def index_listing(name: str, text: str, functions: Collection[str]) -> Listing:
@@ -86,7 +92,7 @@ def index_listing(name: str, text: str, functions: Collection[str]) -> Listing:
             named = [symbol for symbol in _SYMBOL.findall(line) if symbol in functions]
             starts.update({named[-1]: number} if named else {})
             continue
-        header = _SECTION.match(line) or _LABEL.match(line)
+        header = _HEADER.match(line) or _SECTION.match(line) or _LABEL.match(line)
         if header and header[1] in functions:
             current = header[1]
             starts.setdefault(current, number)
@@ -98,6 +104,9 @@ def locate(place: CodePlace, function: str, listing: Listing) -> int | None:
     location = place.location
     opcode = _opcode(place.text)
     if location.kind is LocationKind.SASS and location.offset is not None:
+        stated = location.line or 0
+        if listing.offset(stated) == location.offset and opcode in listing.line(stated):
+            return stated
         named = [item for item in listing.offsets.get(location.offset, ()) if opcode in listing.line(item[0])]
         own = [number for number, owner in named if owner == function]
         candidates = own or [number for number, _ in named]

@@ -30,6 +30,11 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 
+_CODE_WORD = re.compile(
+    r"((?<![\w.:/%<-])(?:%[\w.]*\w|\.[a-z]\w+(?:(?:\.|::)\w+)*|[a-z]\w+(?:(?:\.|::)[a-z_]\w+)+"
+    r"|[A-Z][A-Z0-9]+(?:\.[A-Z0-9]+)+)(?![\w/>-]))"
+)
+
 
 def render(report: AuditReport, patterns: Mapping[str, Pattern], listing_budget: int = LISTING_BUDGET) -> str:
     """The page for a report, as text to be written as UTF-8.
@@ -113,14 +118,22 @@ def _hash(text: str) -> str:
 
 
 def prose(text: object) -> Markup:
-    """A sentence with what stands between backticks set as code; everything in it is escaped."""
+    """A sentence with code in it set as code: what stands between backticks, and words that only code
+    has (``mbarrier.try_wait``, ``.cta``, ``%r4``, ``CCTL.IVALL``). Everything is escaped."""
     parts = str(text).split("`")
     if len(parts) % 2 == 0:
         parts[-2:] = ["`".join(parts[-2:])]
-    shown = (
-        Markup("<code>{}</code>").format(part) if odd % 2 else escape(part) for odd, part in enumerate(parts)
-    )
+    shown = (_code(part) if odd % 2 else _find_code(part) for odd, part in enumerate(parts))
     return Markup("").join(shown)
+
+
+def _find_code(text: str) -> Markup:
+    parts = _CODE_WORD.split(text)
+    return Markup("").join(_code(part) if odd % 2 else escape(part) for odd, part in enumerate(parts))
+
+
+def _code(text: str) -> Markup:
+    return Markup("<code>{}</code>").format(text)
 
 
 def _paragraphs(text: str) -> list[str]:

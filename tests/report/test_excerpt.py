@@ -75,3 +75,14 @@ def test_line_separators_of_other_kinds_do_not_shift_lines():
     listing = index_listing("k.ptx", "// a\u2028b\x0cc\r\nret;\r\n", set())
     assert listing.lines[1] == "ret;"
     assert locate(_ptx(2, "ret;"), "k", listing) == 2
+
+
+def test_a_stated_line_of_a_sass_listing_decides_among_equal_offsets():
+    text = "// one\n0x0000  NOP\n0x0010  EXIT\n// two\n0x0000  NOP\n0x0010  EXIT"
+    listing = index_listing("k.cubin", text, {"one", "two"})
+    assert listing.starts == {"one": 1, "two": 4}
+    for line in (3, 6):
+        place = CodePlace("exit", Location(LocationKind.SASS, "k.cubin", line, None, 0x10), "EXIT")
+        assert locate(place, "renamed", listing) == line
+    wrong = CodePlace("exit", Location(LocationKind.SASS, "k.cubin", 2, None, 0x10), "EXIT")
+    assert locate(wrong, "two", listing) == 6

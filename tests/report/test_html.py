@@ -252,6 +252,15 @@ def test_invisible_characters_become_visible():
     assert visible("a\x00\x1b\x7f\u202e\ud800b\tc\n") == "a\u2400\u241b\u2421\ufffd\ufffdb\tc\n"
 
 
+def test_prose_finds_code_without_backticks():
+    assert prose("mbarrier.try_wait acquires at .cta. A CCTL.IVALL, %r4 and shared::cluster.") == (
+        "<code>mbarrier.try_wait</code> acquires at <code>.cta</code>. A <code>CCTL.IVALL</code>, "
+        "<code>%r4</code> and <code>shared::cluster</code>."
+    )
+    plain = "It is e.g. on sm_90, section 9.7.13, version 8.8. Then and/or build/a.ptx"
+    assert prose(plain) == plain
+
+
 def test_prose_sets_code_and_escapes_it():
     assert prose("a `b<c` d") == "a <code>b&lt;c</code> d"
     assert prose("an odd ` stays") == "an odd ` stays"
