@@ -279,8 +279,12 @@ def validate(program: Program) -> None:
         i.mbarrier for thread in program.threads for i in thread.instructions if isinstance(i, MbarrierInit)
     }
     for number, thread in enumerate(program.threads):
+        open_arrivals = 0
         for position, instruction in enumerate(thread.instructions):
             where = f"thread {number}, instruction {position}"
+            open_arrivals += isinstance(instruction, ClusterArrive) - isinstance(instruction, ClusterWait)
+            if open_arrivals not in (0, 1):
+                raise ProgramError(f"{where}: cluster arrivals and waits do not alternate")
             for name in names(instruction):
                 if name not in homes:
                     raise ProgramError(f"{where}: undeclared name {name!r}")
@@ -300,6 +304,18 @@ def validate(program: Program) -> None:
                 target = homes[instruction.target]
                 if instruction.mbarrier is not None and homes[instruction.mbarrier] != target:
                     raise ProgramError(f"{where}: the mbarrier is not beside the target")
+                if (instruction.mbarrier is None) is not (target is None):
+                    raise ProgramError(f"{where}: copies to shared memory complete on an mbarrier")
+            if isinstance(instruction, BulkCopy) and homes[instruction.source] not in (None, thread.cta):
+                raise ProgramError(f"{where}: a bulk copy reads global or own shared memory")
+            if isinstance(instruction, CpAsync):
+                ends = homes[instruction.source], homes[instruction.target]
+                if ends != (None, thread.cta):
+                    raise ProgramError(f"{where}: cp.async goes from global to own shared memory")
+            if isinstance(instruction, Fence) and instruction.restrict is not None:
+                kind = {"shared::cta": "release", "shared::cluster": "acquire"}.get(instruction.restrict)
+                if instruction.semantics != kind or instruction.scope is not Scope.CLUSTER:
+                    raise ProgramError(f"{where}: no such restricted fence")
 
 
 def names(instruction: Instruction) -> list[str]:

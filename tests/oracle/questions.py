@@ -3,6 +3,7 @@
     races(program)                  -> pairs of instructions
     ordered(program, first, second) -> bool
     deadlocks(program)              -> bool
+    undefined(program)              -> bool
 
 An instruction is named by (thread index, instruction index).  Where the program can get stuck, the
 executions up to each stuck state count as well.
@@ -30,7 +31,7 @@ from .lowering import Reading, Skeleton, conflicts, lower
 from .model import Causality, Execution, consistent, morally_strong
 from .phases import Assignment, TooLargeError, barrier_assignments, mbarrier_assignments
 from .program import EventId, Program, validate
-from .schedules import stuck_positions
+from .schedules import schedules
 
 CANDIDATES = 20_000
 DEFAULT = Reading()
@@ -73,7 +74,7 @@ def candidates(program: Program, reading: Reading = DEFAULT) -> Iterator[Candida
     validate(program)
     whole = tuple(len(thread.instructions) for thread in program.threads)
     counts = lower(program).counts
-    for stops in [whole, *sorted(stuck_positions(program))]:
+    for stops in [whole, *sorted(schedules(program).stuck)]:
         running = frozenset(i for i, stop in enumerate(stops) if stop < whole[i])
         skeleton = lower(_cut(program, stops))
         skeleton.counts = counts
@@ -302,7 +303,9 @@ def ordered(program: Program, first: EventId, second: EventId, reading: Reading 
                 return False
             continue
         for x, y in itertools.product(ones, others):
-            if not rel.has(candidate.order.base, skeleton.exits.get(x, x), y):
+            one, other = skeleton.events[x], skeleton.events[y]
+            shared = one.location if one.location == other.location else ""
+            if not rel.has(candidate.order.base_at(shared), skeleton.exits.get(x, x), y):
                 return False
     return True
 
@@ -310,4 +313,13 @@ def ordered(program: Program, first: EventId, second: EventId, reading: Reading 
 def deadlocks(program: Program) -> bool:
     """Whether some schedule leaves a thread waiting forever (see `schedules` for what is searched)."""
     validate(program)
-    return bool(stuck_positions(program))
+    return bool(schedules(program).stuck)
+
+
+def undefined(program: Program) -> bool:
+    """Whether some schedule arrives beyond an mbarrier's pending count or mixes counts at one barrier.
+
+    Such executions are left out of the candidates, so the other answers are about the rest.
+    """
+    validate(program)
+    return schedules(program).undefined

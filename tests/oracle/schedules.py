@@ -18,6 +18,20 @@ LIMIT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
+class Schedules:
+    """What a program's schedules lead to.
+
+    `stuck` holds, for every reachable state in which a thread waits forever, the instruction at which each
+    thread stands (or its end).  `ends` says whether some schedule ends every thread, `undefined` whether
+    some schedule runs into undefined behaviour.
+    """
+
+    stuck: frozenset[tuple[int, ...]]
+    ends: bool
+    undefined: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _State:
     """The program's state; mappings are tuples in the order of the searcher's name lists.
 
@@ -47,44 +61,40 @@ class _Search:
         inits = [i for code in self.code for i in code if isinstance(i, op.MbarrierInit)]
         self.counts = {i.mbarrier: i.count for i in inits}
 
-    def stuck(self) -> set[tuple[int, ...]]:
-        """The positions of all threads in every reachable state in which one of them waits forever."""
+    def run(self) -> "Schedules":
+        """Search all reachable states."""
         threads = len(self.code)
         start = _State(
             (0,) * threads, (None,) * threads, ((0, 0, 0),) * len(self.barriers), (0,) * threads,
             (0,) * threads, tuple((0, self.counts.get(name, 0), 0) for name in self.mbarriers),
             (0,) * len(self.memory), frozenset(),
         )
-        seen, stack, found = {start}, [start], set()
+        seen, stack, stuck = {start}, [start], set()
+        ends = misused = False
         while stack:
             state = stack.pop()
             following, undefined = self._next(state)
+            misused |= undefined
             ended = all(p == len(c) for p, c in zip(state.counters, self.code, strict=True))
-            if not following and not undefined and not ended:
-                found.add(state.counters)
+            if not following and not undefined:
+                if ended:
+                    ends = True
+                else:
+                    stuck.add(state.counters)
             for after in following:
                 if after not in seen:
                     seen.add(after)
                     stack.append(after)
             if len(seen) > LIMIT:
                 raise TooLargeError("too many states")
-        return found
+        return Schedules(frozenset(stuck), ends, misused)
 
     def _next(self, state: _State) -> tuple[list[_State], bool]:
-        following, undefined = [], False
-        for event in state.pending:
-            after = self._finish(state, event)
-            if after is not None:
-                following.append(after)
+        results = [self._finish(state, event) for event in state.pending]
         for thread, code in enumerate(self.code):
-            if state.counters[thread] == len(code):
-                continue
-            result = self._step(state, thread, code[state.counters[thread]])
-            if result == "undefined":
-                undefined = True
-            elif isinstance(result, _State):
-                following.append(result)
-        return following, undefined
+            if state.counters[thread] < len(code):
+                results.append(self._step(state, thread, code[state.counters[thread]]))
+        return [r for r in results if isinstance(r, _State)], "undefined" in results
 
     def _step(self, state: _State, thread: int, instruction: op.Instruction) -> "_State | str":
         """The state after the thread's next instruction, or 'waits' or 'undefined'."""
@@ -153,18 +163,18 @@ class _Search:
             phase, pending = phase + 1, self.counts[name]
         return replace(state, mbarriers=_set(state.mbarriers, index, (phase, pending, tx)))
 
-    def _finish(self, state: _State, event: EventId) -> _State | None:
-        """The state after an asynchronous operation's completion; None if it cannot complete yet."""
+    def _finish(self, state: _State, event: EventId) -> "_State | str":
+        """The state after an asynchronous operation's completion, or 'waits' or 'undefined'."""
         thread, position = event
         instruction = self.code[thread][position]
         done = replace(state, pending=state.pending - {event})
         if isinstance(instruction, op.CpAsyncMbarrierArrive):
             earlier = {e for e in state.pending if e[0] == thread and e[1] < position}
             if any(isinstance(self.code[t][p], op.CpAsync) for t, p in earlier):
-                return None
-            return self._change(done, instruction.mbarrier, arrive=1)
+                return "waits"
+            return self._change(done, instruction.mbarrier, arrive=1) or "undefined"
         if isinstance(instruction, op.BulkCopy | op.StoreAsync) and instruction.mbarrier is not None:
-            return self._change(done, instruction.mbarrier, complete=op.BYTES)
+            return self._change(done, instruction.mbarrier, complete=op.BYTES) or "undefined"
         return done
 
 
@@ -175,6 +185,6 @@ def _set(values: tuple[T, ...], index: int, value: T) -> tuple[T, ...]:
     return (*values[:index], value, *values[index + 1 :])
 
 
-def stuck_positions(program: Program) -> set[tuple[int, ...]]:
-    """The instruction at which each thread stands (or its end), for every reachable stuck state."""
-    return _Search(program).stuck()
+def schedules(program: Program) -> Schedules:
+    """Search the schedules of a program that `program.validate` accepts; raises TooLargeError."""
+    return _Search(program).run()
