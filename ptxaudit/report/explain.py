@@ -35,10 +35,10 @@ def _lines(pattern: Pattern) -> Iterator[str]:
         "Evidence": pattern.evidence,
         "Looks the same and is right": pattern.trap,
         "Limits": pattern.limits,
-        "Fix": pattern.fix.summary,
     }
     if pattern.cost is not None:
         sections["Cost"] = f"{pattern.cost.summary} ({pattern.cost.frequency})"
+    sections["Fix"] = pattern.fix.summary
     for heading, prose in sections.items():
         yield f"\n{heading}\n{_wrap(prose)}"
     if pattern.fix.code is not None:
