@@ -90,9 +90,7 @@ def _branch_table(words: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
     return table
 
 
-def launch_facts(
-    own: Iterable[Attribute], common: Iterable[Attribute], symbol_index: int
-) -> LaunchFacts:
+def launch_facts(own: Iterable[Attribute], common: Iterable[Attribute], symbol_index: int) -> LaunchFacts:
     """Facts of the function with ``symbol_index``: ``own`` from its section, ``common`` from ``.nv.info``.
 
     ``attributes`` of the result has ``named_barriers``, ``mbarriers``, ``mbarrier_instructions`` (byte

@@ -145,7 +145,7 @@ def _length_without_padding(body: Body) -> int:
     itself = f"{body.start + INSTRUCTION_BYTES * last:#x}"
     before = body.raw[last - 1]
     goes_on = before["opcode"].split(".", 1)[0] not in _NEVER_FALL_THROUGH
-    reached = goes_on or "predicate" in before or before.get("operands", "").startswith(("UP", "!UP"))
+    reached = goes_on or "predicate" in before or "," in before.get("operands", "")
     targeted = any(raw.get("operands", "").rpartition(",")[2] == itself for raw in body.raw[:last])
     is_self_loop = body.raw[last].get("operands") == itself
     return last if is_self_loop and not reached and not targeted else len(body.raw)

@@ -3,8 +3,8 @@
 Property: ``writes`` names every register that the instruction may write, ``reads`` every one that it may
 read, the guard excepted. Registers that hold wide values are named one by one (``LDG.E.128 R8`` writes
 R8 to R11). Limits: an unknown opcode is taken to write its first operand and to read everything; the
-reads of matrix and tensor-map operands are widened rather than missed; ``R2P`` and ``P2R`` are taken to
-touch every predicate register.
+reads of matrix and tensor-map operands are widened rather than missed; ``R2P`` and ``P2R``, and their
+uniform relatives, are taken to touch every predicate register.
 """
 
 import re
@@ -14,18 +14,28 @@ from functools import lru_cache
 from ptxaudit.ir.operands import Memory, Negated, Operand, Register, registers_in
 from ptxaudit.isa.sass.opcodes import DESTINATIONS, Destinations
 
-_ZERO = frozenset({"RZ", "URZ", "PT", "UPT", "SRZ"})
+_ZERO = frozenset({"RZ", "URZ", "PT", "UPT", "SRZ", "PR", "UPR"})
 _PREDICATE = re.compile(r"U?P(?:T|R|\d)$")
 _NUMBERED = re.compile(r"(U?R)(\d+)$")
 _PAIRED = re.compile(r"\b(U?R)(\d+)\.(?:64|F32x2)")
 _TILE = re.compile(r"(\d+)x(\d+)x(\d+)$")
 _MULTIPLE = re.compile(r"x(\d+)$")
-_PREDICATES = tuple(f"P{number}" for number in range(7))
+_PREDICATE_FILES = {
+    # root: whether it writes the predicate registers, and which they are
+    "R2P": (True, "P"),
+    "P2R": (False, "P"),
+    "UR2UP": (True, "UP"),
+    "UP2UR": (False, "UP"),
+}
+_PREDICATE_COUNT = 7
 _WARPGROUP_MMA = frozenset({"HGMMA", "QGMMA", "IGMMA", "BGMMA", "DGMMA"})
 _WARP_MMA_REGISTERS = 4
 _TENSOR_LOAD_REGISTERS = {"16dp256bit": 4, "16dp128bit": 2}
+_FOUR = frozenset({"128", "256", "F32x4", "F16x8", "BF16x8"})
+_TWO = frozenset({"64", "WIDE", "F32x2", "F16x4", "BF16x4"})
 _PAIRS = frozenset({"DADD", "DMUL", "DFMA", "FADD2", "FMUL2", "FFMA2", "CLMAD"})
 _LAST_REGISTER = {"R": 254, "UR": 254}
+_DESCRIPTOR_REGISTERS = {"gdesc": 4, "desc": 2, "tmem": 2, "idesc": 2}
 _UNIFORM_BLOCKS = {
     # root: how many uniform registers behind each address operand the instruction takes as well
     "UTMALDG": 7,
@@ -35,6 +45,10 @@ _UNIFORM_BLOCKS = {
     "UBLKCP": 1,
     "UBLKRED": 1,
     "UBLKPF": 1,
+    "UTMACCTL": 1,
+    "CCTL": 1,
+    "USTGR": 1,
+    "UREDGR": 1,
 }
 
 
@@ -108,11 +122,11 @@ def value_registers(root: str, parts: Sequence[str]) -> int:
         return _accumulator_registers(parts)
     if root in ("HMMA", "IMMA", "QMMA", "OMMA", "BMMA", "DMMA"):
         return _WARP_MMA_REGISTERS
-    if "128" in parts or "256" in parts:
+    if not _FOUR.isdisjoint(parts):
         return 4
     if root == "CS2R":
         return 1 if "32" in parts else 2
-    if root in _PAIRS or "64" in parts or "WIDE" in parts:
+    if root in _PAIRS or not _TWO.isdisjoint(parts):
         return 2
     if root in ("F2F", "F2I", "I2F", "FRND", "I2I"):
         return 2 if any(part in ("F64", "S64", "U64") for part in parts) else 1
@@ -139,9 +153,9 @@ def _accumulator_registers(parts: Sequence[str]) -> int:
     return elements // 2 if accumulator == "F16" else elements
 
 
-def accesses(root: str, parts: Sequence[str], operands: Sequence[Operand], text: str) -> tuple[
-    tuple[Register, ...], tuple[Register, ...]
-]:
+def accesses(
+    root: str, parts: Sequence[str], operands: Sequence[Operand], text: str
+) -> tuple[tuple[Register, ...], tuple[Register, ...]]:
     """Registers that the instruction writes and reads; ``text`` is the operands' spelling."""
     destinations, sources = split_operands(root, operands)
     width = value_registers(root, parts)
@@ -149,11 +163,10 @@ def accesses(root: str, parts: Sequence[str], operands: Sequence[Operand], text:
     reads = _source_registers(root, sources, width)
     if ".64" in text or ".F32x2" in text:
         reads.extend(_register(f"{bank}{int(number) + 1}") for bank, number in _PAIRED.findall(text))
-    if root in ("R2P", "P2R"):
-        target = writes if root == "R2P" else reads
-        target.extend(_register(name) for name in _PREDICATES)
-    if root in ("UTCATOMSWS", "USETMAXREG") and not destinations:
-        reads = [r for operand in operands for r in registers_in(operand)]
+    if root in _PREDICATE_FILES:
+        written, bank = _PREDICATE_FILES[root]
+        target = writes if written else reads
+        target.extend(_register(f"{bank}{number}") for number in range(_PREDICATE_COUNT))
     return _distinct(writes), _distinct(reads)
 
 
@@ -176,10 +189,10 @@ def _address_registers(operand: Memory, block: int) -> list[Register]:
     registers = list(registers_in(operand))
     if operand.descriptor is not None:
         registers.extend(register_range(operand.descriptor, 2))
-    wide = operand.space in ("gdesc", "desc")
+    block = max(block, _DESCRIPTOR_REGISTERS.get(operand.space or "", 1) - 1)
     for term in operand.terms:
-        if isinstance(term, Register) and (block or wide):
-            registers.extend(register_range(term, 1 + max(block, int(wide))))
+        if isinstance(term, Register) and block:
+            registers.extend(register_range(term, 1 + block))
     return registers
 
 

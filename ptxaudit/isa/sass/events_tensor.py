@@ -1,0 +1,196 @@
+"""Events of warpgroup matrix operations (sm_90) and of tensor memory (sm_100 and its relatives).
+
+``wgmma``: the last operation of a commit group carries ``gsb0``, so commit is no instruction of its own.
+``gdesc[URn]`` stands for two descriptors, that of A in URn and that of B in URn+2; where A is in
+registers only the second counts. ``tcgen05.wait::ld`` and ``tcgen05.fence`` leave no instruction.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ptxaudit.ir.events import (
+    Access,
+    AccessKind,
+    Addressing,
+    ArriveSource,
+    Completion,
+    GroupCommit,
+    GroupKind,
+    MbarrierArrive,
+    Proxy,
+    Scope,
+    Semantics,
+    StateSpace,
+    TensorAction,
+    TensorOperation,
+    WgmmaIssue,
+)
+from ptxaudit.ir.instruction import Instruction
+from ptxaudit.ir.operands import Memory, Operand, Register
+from ptxaudit.isa.sass.events_common import (
+    Events,
+    Lowering,
+    Surroundings,
+    UnexpectedOperands,
+    address,
+    is_zero,
+    memories,
+    moved,
+    operand,
+)
+from ptxaudit.isa.sass.registers import register_range, value_registers
+
+_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)$")
+_A_FRAGMENT_REGISTERS = 4
+_GROUP_SCOREBOARD = Register("gsb0")
+
+
+def _descriptor_read(place: Memory, completion: Completion) -> Access:
+    return Access(
+        AccessKind.READ,
+        StateSpace.SHARED,
+        place,
+        None,
+        proxy=Proxy.ASYNC,
+        completion=completion,
+        addressing=Addressing.MATRIX_DESCRIPTOR,
+    )
+
+
+def _tensor_access(kind: AccessKind, place: Operand, completion: Completion) -> Access:
+    return Access(
+        kind,
+        StateSpace.TENSOR,
+        place,
+        None,
+        proxy=Proxy.ASYNC if completion is Completion.TCGEN05_COMMIT else Proxy.GENERIC,
+        completion=completion,
+        addressing=Addressing.TENSOR_MEMORY,
+    )
+
+
+def _wgmma(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    operands = instruction.operands
+    commit: Events = (GroupCommit(GroupKind.WGMMA),) if _GROUP_SCOREBOARD in operands else ()
+    shape = next((match.groups() for part in parts if (match := _SHAPE.match(part))), None)
+    descriptor = address(instruction)
+    if shape is None:
+        raise UnexpectedOperands
+    if is_zero(operand(instruction, 0)) and not descriptor.terms:
+        return commit  # a commit of no operation: ptxas multiplies zeros into nothing
+    destination, second = operands[0], operands[1]
+    if not isinstance(destination, Register):
+        raise UnexpectedOperands
+    accumulators = register_range(destination, value_registers(parts[0], parts))
+    name = f"m{shape[0]}n{shape[1]}k{shape[2]}"
+    b_read = _descriptor_read(moved(descriptor, 2), Completion.WGMMA_GROUP)
+    if isinstance(second, Register):
+        fragment = register_range(second, _A_FRAGMENT_REGISTERS)
+        return (WgmmaIssue(accumulators, fragment, name), b_read, *commit)
+    a_read = _descriptor_read(descriptor, Completion.WGMMA_GROUP)
+    return (WgmmaIssue(accumulators, (), name), a_read, b_read, *commit)
+
+
+def _tensor_mma(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    """A, B, D, then what the form needs from tensor memory (sparsity metadata, scale factors).
+
+    The operand behind D is printed by every form, but read by sparse ones only; which one that is the
+    spelling does not tell, so it is left out.
+    """
+    places = memories(instruction)
+    if len(places) < 3:
+        raise UnexpectedOperands
+    a, b, d = places[:3]
+    commit = Completion.TCGEN05_COMMIT
+    a_read = _tensor_access(AccessKind.READ, a, commit) if a.space == "tmem" else _descriptor_read(a, commit)
+    scales = [p for p in places[4:] if p.space == "tmem"]
+    return (
+        TensorOperation(TensorAction.MMA, _is_pair(parts), d),
+        a_read,
+        _descriptor_read(b, commit),
+        *(_tensor_access(AccessKind.READ, place, commit) for place in scales),
+        _tensor_access(AccessKind.UPDATE, d, commit),
+    )
+
+
+def _is_pair(parts: Sequence[str]) -> bool:
+    return "2CTA" in parts
+
+
+def _commit(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    place = address(instruction)
+    arrive = MbarrierArrive(
+        place,
+        StateSpace.CLUSTER,
+        Semantics.RELEASE,
+        Scope.CLUSTER,
+        source=ArriveSource.TCGEN05_COMMIT,
+        multicast="MULTICAST" in parts,
+    )
+    return (TensorOperation(TensorAction.COMMIT, _is_pair(parts), place), arrive)
+
+
+def _copy(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    place, descriptor = address(instruction), address(instruction, 1)
+    commit = Completion.TCGEN05_COMMIT
+    return (
+        TensorOperation(TensorAction.COPY, _is_pair(parts), place),
+        _descriptor_read(descriptor, commit),
+        _tensor_access(AccessKind.WRITE, place, commit),
+    )
+
+
+def _shift(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    place = address(instruction)
+    return (
+        TensorOperation(TensorAction.SHIFT, _is_pair(parts), place),
+        _tensor_access(AccessKind.UPDATE, place, Completion.TCGEN05_COMMIT),
+    )
+
+
+def _load(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    place = address(instruction)
+    return (
+        TensorOperation(TensorAction.LOAD, False, place, registers=instruction.writes),
+        _tensor_access(AccessKind.READ, place, Completion.TCGEN05_WAIT),
+    )
+
+
+def _store(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    place, value = address(instruction), operand(instruction, -1)
+    values: tuple[Register, ...] = ()
+    if isinstance(value, Register) and not is_zero(value):
+        values = register_range(value, value_registers(parts[0], parts))
+    return (
+        TensorOperation(TensorAction.STORE, False, place, registers=values),
+        _tensor_access(AccessKind.WRITE, place, Completion.TCGEN05_WAIT),
+    )
+
+
+def _allocation(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    """``UTCATOMSWS``: allocation is a loop of attempts, deallocation takes bits out of a mask.
+
+    The columns are encoded in the mask; the program's own operands are gone.
+    """
+    if "FIND_AND_SET" in parts:
+        return (TensorOperation(TensorAction.ALLOCATE, _is_pair(parts)),)
+    if "AND" in parts:
+        return (TensorOperation(TensorAction.DEALLOCATE, _is_pair(parts)),)
+    raise UnexpectedOperands
+
+
+def _virtual_count(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
+    return (TensorOperation(TensorAction.RELINQUISH, False),) if "DEALLOC" in parts else ()
+
+
+LOWERINGS: dict[str, Lowering] = {
+    **dict.fromkeys(("HGMMA", "QGMMA", "IGMMA", "BGMMA", "DGMMA"), _wgmma),
+    **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA", "UTCMXQMMA"), _tensor_mma),
+    "UTCBAR": _commit,
+    "UTCCP": _copy,
+    "UTCSHIFT": _shift,
+    "LDTM": _load,
+    "STTM": _store,
+    "UTCATOMSWS": _allocation,
+    "UVIRTCOUNT": _virtual_count,
+}
