@@ -7,7 +7,6 @@ barriers, mbarriers, asynchronous copies) and then lose or swap instructions and
 
 import random
 from dataclasses import replace
-from itertools import count
 
 from .events import Scope
 from .program import (
@@ -49,7 +48,7 @@ LONGEST = 18  # instructions of all threads; the oracle enumerates all execution
 def generate(seed: int) -> Program:
     """The random program of a seed; the same for the same seed and version."""
     rng = random.Random(seed)
-    for _ in count():
+    while True:
         program = _Generator(rng).run()
         if sum(len(thread.instructions) for thread in program.threads) > LONGEST:
             continue
@@ -58,7 +57,6 @@ def generate(seed: int) -> Program:
         except ProgramError:
             continue
         return program
-    raise AssertionError("unreachable")
 
 
 class _Generator:

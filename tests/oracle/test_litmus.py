@@ -1,8 +1,10 @@
 """The axioms on litmus tests of our own, one per axiom and pattern; the verdict is the condition's."""
 
+import os
+
 import pytest
 
-from .litmus import evaluate
+from .litmus import evaluate, main
 from .litmus_format import LitmusError, parse
 
 SAME_CTA = ("cta 0,gpu 0", "cta 0,gpu 0", "cta 0,gpu 0", "cta 0,gpu 0")
@@ -156,3 +158,9 @@ def test_what_the_parser_does_not_know_is_an_error() -> None:
         parse("PTX nothing")
     with pytest.raises(LitmusError, match="instruction"):
         holds(["prefetch.global x"], condition="x == 0")
+
+
+@pytest.mark.skipif("PTXAUDIT_DAT3M" not in os.environ, reason="PTXAUDIT_DAT3M names no git directory")
+def test_published_litmus_tests_agree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--dat3m", os.environ["PTXAUDIT_DAT3M"]]) == 0
+    assert "0 disagree, 0 left out" in capsys.readouterr().out
