@@ -1,9 +1,10 @@
 """Races seen by vector clocks in random interleavings are races of the oracle.
 
 A third, independent look: threads run one instruction at a time on one memory, and each synchronisation
-passes a vector clock on.  An mbarrier's initialisation is left to the oracle.  It covers accesses, flags, atomic counters, CTA and cluster barriers and mbarrier
-phases; programs with other instructions are passed over.  An interleaving is one of the executions of the
-memory model, so a race in it must be a race of the oracle; the reverse does not hold.
+passes a vector clock on.  It covers accesses, flags, atomic counters, CTA and cluster barriers and mbarrier
+phases, not the initialisation of mbarriers; programs with other instructions are passed over.  An
+interleaving is one of the executions of the memory model, so a race in it must be a race of the oracle; the
+reverse need not hold.
 """
 
 import random
