@@ -21,7 +21,7 @@
   };
 
   /* Code colouring: text is only ever split into text nodes. */
-  const TOKEN = /(\/\/.*|\/\*.*?\*\/)|(%[\w.$]+|\b(?:U?R\d+|U?RZ|U?P\d|U?PT)\b)|(^\s*(?:\/\*[0-9a-f]+\*\/\s*)?(?:@!?[%\w]+\s+)?)([A-Za-z_][\w.:]*)|(\s\.[a-z]\w*(?:\.\w+)*)|\b(0x[0-9a-fA-F]+|\d+)\b/g;
+  const TOKEN = /(\/\/.*|\/\*.*?\*\/)|(%[\w.$]+|\b(?:U?R\d+|U?RZ|U?P\d|U?PT)\b)|(^\s*(?:\/\*[0-9a-f]+\*\/\s*)?(?:@!?[%\w]+\s+)?)([A-Za-z_][\w.]*(?:::[\w.]+)*)|(\s\.[a-z]\w*(?:\.\w+)*)|\b(0x[0-9a-fA-F]+|\d+)\b/g;
   const colour = (element, text) => {
     element.textContent = "";
     let last = 0;

@@ -103,6 +103,8 @@ def locate(place: CodePlace, function: str, listing: Listing) -> int | None:
     """The 1-based line of a place in a listing, or ``None`` when the listing does not clearly show it."""
     location = place.location
     opcode = _opcode(place.text)
+    if not opcode:
+        return None
     if location.kind is LocationKind.SASS and location.offset is not None:
         stated = location.line or 0
         if listing.offset(stated) == location.offset and opcode in listing.line(stated):
@@ -118,16 +120,24 @@ def locate(place: CodePlace, function: str, listing: Listing) -> int | None:
 
 
 def excerpt(
-    place: CodePlace, listing: Listing | None, number: int, marks: Mapping[int, str], mark: str = "primary"
+    place: CodePlace,
+    listing: Listing | None,
+    number: int,
+    marks: Mapping[int, str],
+    mark: str = "primary",
+    context: int = CONTEXT_LINES,
 ) -> Excerpt:
-    """A place at line ``number`` of a listing with its context, or alone when there is no listing.
-
-    ``marks`` are other lines to mark, by line number."""
+    """A place at line ``number`` of a listing with ``context`` lines on both sides (less blank ones at the
+    ends), or alone when there is no listing. ``marks`` are other lines to mark, by line number."""
     if listing is None:
         return Excerpt((ExcerptLine(0, place_label(place), place.text.strip(), mark),))
     sass = bool(listing.offsets)
-    first = max(1, number - CONTEXT_LINES)
-    last = min(len(listing.lines), number + CONTEXT_LINES)
+    first = max(1, number - context)
+    last = min(len(listing.lines), number + context)
+    while first < number and not listing.line(first).strip():
+        first += 1
+    while last > number and not listing.line(last).strip():
+        last -= 1
     shown = {line: _untab(listing.code(line)) for line in range(first, last + 1)}
     coded = [text for line, text in shown.items() if text.strip() and not (sass and not listing.label(line))]
     indent = min((len(text) - len(text.lstrip()) for text in coded), default=0)
@@ -157,7 +167,7 @@ def _untab(line: str) -> str:
     """Leading tabs as four columns; those that align operands, which only cost width here, as one blank."""
     code = line.lstrip()
     leading = line[: len(line) - len(code)].expandtabs(4)
-    return leading + re.sub(r" *\t\s*", " ", code).rstrip()
+    return leading + re.sub(r"\s+(?=//)", "  ", re.sub(r" *\t\s*", " ", code)).rstrip()
 
 
 def _opcode(text: str) -> str:

@@ -21,7 +21,7 @@ from ptxaudit.report.pagedata import LISTING_BUDGET, build_data
 from ptxaudit.report.sequence import Diagram
 from ptxaudit.report.view import build_page
 from ptxaudit.resources import templates_root
-from ptxaudit.rules.model import AuditReport, Severity, Verdict
+from ptxaudit.rules.model import AuditReport, Severity
 from ptxaudit.rules.pattern import Pattern
 from ptxaudit.source import Location, LocationKind
 
@@ -56,7 +56,6 @@ def render(report: AuditReport, patterns: Mapping[str, Pattern], listing_budget:
         script_hash=_hash(script),
         patterns=[pattern for name, pattern in sorted(patterns.items()) if name in shown],
         severities=sorted(Severity, key=lambda severity: -severity.rank),
-        Verdict=Verdict,
         open_cards=OPEN_CARDS,
     )
     return visible(text)

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from ptxaudit.report.excerpt import Excerpt, Listing, excerpt, index_listing, locate, place_label
+from ptxaudit.report.excerpt import (
+    CONTEXT_LINES,
+    Excerpt,
+    Listing,
+    excerpt,
+    index_listing,
+    locate,
+    place_label,
+)
 from ptxaudit.report.sequence import Diagram, lay_out
 from ptxaudit.rules.model import (
     AuditReport,
@@ -47,18 +55,21 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """What a rule says over all functions; ``severity`` is the worst of its findings, if it has any."""
+    """What a rule says over all functions; ``severity`` is the worst of its findings, if it has any.
+
+    ``undecided`` also counts functions with findings where something else could not be decided."""
 
     rule: str
     title: str
     severity: Severity | None
     findings: int
-    verdicts: Mapping[Verdict, int]
+    undecided: int
+    clean: int
 
     @property
     def active(self) -> bool:
         """Whether there is something to look at: a finding, or a function not decided."""
-        return bool(self.findings or self.verdicts.get(Verdict.UNKNOWN))
+        return bool(self.findings or self.undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +205,10 @@ def _place(index: int, spots: list[tuple[CodePlace, Listing | None, int]]) -> Pl
         for other, (_, where, number) in reversed(list(enumerate(spots)))
         if where is listing and listing is not None
     }
-    block = excerpt(place, listing, line, marks, "related" if index else "primary")
+    near_primary = listing is not None and spots[0][1] is listing and abs(line - spots[0][2]) <= CONTEXT_LINES
+    # A related line that the primary excerpt shows in its context is not surrounded by it once more.
+    context = 0 if index and near_primary else CONTEXT_LINES
+    block = excerpt(place, listing, line, marks, "related" if index else "primary", context)
     return PlaceView(place, block, place_label(place), line)
 
 
@@ -207,13 +221,16 @@ def _rule_rows(
         rule = card.finding.rule
         counts[rule] += 1
         worst[rule] = max(worst.get(rule, card.finding.severity), card.finding.severity, key=_rank)
-    verdicts: dict[str, Counter[Verdict]] = {}
+    clean: Counter[str] = Counter()
+    undecided: Counter[str] = Counter()
+    names = dict.fromkeys(counts)
     for item in report.functions:
-        for rule, verdict in item.verdicts.items():
-            verdicts.setdefault(rule, Counter())[verdict] += 1
-    names = dict.fromkeys([*counts, *verdicts])
+        names.update(dict.fromkeys(item.verdicts))
+        clean.update(rule for rule, verdict in item.verdicts.items() if verdict is Verdict.CLEAN)
+        undecided.update(_undecided_rules(item).keys())
+    names.update(dict.fromkeys(undecided))
     rows = [
-        RuleRow(rule, titles.get(rule, rule), worst.get(rule), counts[rule], verdicts.get(rule, Counter()))
+        RuleRow(rule, titles.get(rule, rule), worst.get(rule), counts[rule], undecided[rule], clean[rule])
         for rule in names
     ]
     rows.sort(key=_rule_order)
@@ -226,7 +243,7 @@ def _rank(severity: Severity) -> int:
 
 def _rule_order(row: RuleRow) -> tuple[int, int, int, str]:
     rank = row.severity.rank if row.severity is not None else 0
-    return (-rank, -row.findings, -row.verdicts.get(Verdict.UNKNOWN, 0), row.rule)
+    return (-rank, -row.findings, -row.undecided, row.rule)
 
 
 def _undecided_rules(item: FunctionReport) -> dict[str, str]:

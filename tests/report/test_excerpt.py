@@ -17,12 +17,12 @@ def test_a_ptx_place_has_context_and_one_primary_line():
     place = _ptx(number, "mbarrier.try_wait.parity.shared::cta.b64 %p7, [%r70], %r61;")
     assert locate(place, SPLITK_NAME, listing) == number
     shown = excerpt(place, listing, number, {number + 4: "related"})
-    assert [line.number for line in shown.lines] == list(range(number - 4, number + 5))
+    assert [line.number for line in shown.lines] == list(range(number - 3, number + 5)), "blank ends go"
     assert {line.label: line.mark for line in shown.lines if line.mark} == {
         str(number): "primary",
         str(number + 4): "related",
     }
-    assert shown.lines[4].text == "    mbarrier.try_wait.parity.shared::cta.b64 %p7, [%r70], %r61;"
+    assert shown.lines[3].text == "    mbarrier.try_wait.parity.shared::cta.b64 %p7, [%r70], %r61;"
     assert any(line.text == "$L__mailbox_wait:" for line in shown.lines)
 
 
@@ -30,6 +30,7 @@ def test_a_line_without_the_opcode_is_never_marked():
     listing = index_listing("k.ptx", SPLITK_PTX, {SPLITK_NAME})
     assert locate(_ptx(4, "mbarrier.try_wait.parity.b64 %p, [%r], %r;"), SPLITK_NAME, listing) is None
     assert locate(_ptx(9999, "ret;"), SPLITK_NAME, listing) is None
+    assert locate(_ptx(2, " "), SPLITK_NAME, listing) is None
 
 
 def test_an_instruction_after_its_guard_line_is_found():

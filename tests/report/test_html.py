@@ -298,6 +298,17 @@ def test_a_rest_that_a_finding_leaves_undecided_is_listed():
     )
     page = Page(render(AuditReport("0", (), (function,), ()), PATTERNS))
     assert "1 function why" in page.text(page.by_id("undecided"))
+    row = next(index for index in page.all("tr") if SCOPE.rule in page.text(index))
+    assert page.text(row).split() == [SCOPE.rule, "\u00b7", "1", "\u00b7"]
+
+
+def test_a_related_line_near_the_primary_one_is_not_shown_in_context_twice(page: Page):
+    card = page.by_id("f-9c41f0a27be3d518")
+    figures = [page.text(index) for index in page.all("figure", "related")][:2]
+    assert "$L__publish:" in figures[0]
+    assert "ld.shared.v4.f32" in figures[1]
+    assert "bra.uni" not in figures[1]
+    assert page.text(card).count("mov.u32 %r70, mailbox_full;") == 1
 
 
 def test_listings_over_the_budget_are_left_out_with_a_notice():
