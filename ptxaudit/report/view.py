@@ -52,6 +52,11 @@ class Card:
     related: tuple[PlaceView, ...]
     diagram: Diagram | None
 
+    @property
+    def stacked(self) -> bool:
+        """Whether the related places fit in one column beside the primary one: few are longer than a line."""
+        return len(self.related) > 1 and sum(len(view.excerpt.lines) > 1 for view in self.related) <= 1
+
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
