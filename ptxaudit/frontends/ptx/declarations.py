@@ -53,7 +53,10 @@ FUNCTION_DIRECTIVES = {
     "explicitcluster": (0, 0),
     "maxclusterrank": (1, 1),
     "blocksareclusters": (0, 0),
+    "local_maxnreg": (1, 1),
 }
+# A directive from after PTX ISA 9.5 is kept with what arguments it has.
+_UNKNOWN_DIRECTIVE = (0, 8)
 
 
 def parse_count(cursor: Cursor) -> int:
@@ -206,18 +209,17 @@ def parse_function_directive(cursor: Cursor) -> FunctionDirective | Pragma:
     """One directive between a function's parameter list and its body."""
     if cursor.at(".pragma"):
         return parse_pragma(cursor)
-    name = cursor.token.text[1:]
-    if name not in FUNCTION_DIRECTIVES:
-        cursor.fail("a function directive, '{' or ';'")
-    cursor.advance()
-    least, greatest = FUNCTION_DIRECTIVES[name]
+    name = cursor.advance().text[1:]
+    least, greatest = FUNCTION_DIRECTIVES.get(name, _UNKNOWN_DIRECTIVE)
     arguments: list[str] = []
     while len(arguments) < greatest:
         if arguments and not cursor.accept(","):
             break
-        if not arguments and least == 0 and cursor.token.kind != "integer":
+        if cursor.token.kind not in ("integer", "string"):
+            if arguments or least:
+                cursor.fail("an integer")
             break
-        arguments.append(cursor.expect_kind("integer", "an integer").text)
+        arguments.append(cursor.advance().text)
     return FunctionDirective(name, tuple(arguments))
 
 

@@ -173,6 +173,11 @@ def _parenthesised(cursor: Cursor, depth: int) -> Operand:
     return inner
 
 
+def at_fraction(cursor: Cursor) -> bool:
+    """Whether a number such as ``.5`` comes next."""
+    return _FRACTION.match(cursor.text, cursor.token.offset) is not None
+
+
 def parse_initializer(cursor: Cursor, depth: int = 0) -> Operand:
     """The right side of ``=`` in a declaration (PTX ISA 5.4.4): an expression or nested braces."""
     _check_depth(cursor, depth)
@@ -182,10 +187,10 @@ def parse_initializer(cursor: Cursor, depth: int = 0) -> Operand:
             return Assignment(value.text, parse_expression(cursor, depth))
         return value
     elements: list[Operand] = []
-    while not cursor.accept("}"):
+    while not elements or cursor.accept(","):
         elements.append(parse_initializer(cursor, depth + 1))
-        if not cursor.at("}") and not cursor.accept(","):
-            cursor.fail("',' or '}'")
+    if not cursor.accept("}"):
+        cursor.fail("',' or '}'")
     return VectorList(tuple(elements))
 
 
@@ -195,51 +200,61 @@ _PIECES = re.compile(r"(?:[^,\[\]{}()]+|\[[^\[\]]*\]|\{[^{}]*\})+")
 _BRACKETS = re.compile(r"[\[{(]")
 
 
+class _NotPlainError(Exception):
+    """Text that is not one plain operand."""
+
+
 class OperandCache:
-    """Operands by their text. ``None`` stands for text that the token grammar has to judge in place."""
+    """Operands by their text."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Operand | None] = {}
+        self._known: dict[str, Operand] = {}
 
     def operands(self, text: str) -> tuple[Operand, ...] | None:
-        """All operands of a statement without comments; ``None`` where the fast split does not apply."""
-        if _BRACKETS.search(text) is None:
-            pieces = text.split(",")
-        else:
+        """All operands of a statement without comments; ``None`` where the token grammar has to judge."""
+        try:
+            if _BRACKETS.search(text) is None:
+                return self._listed(text)
             pieces = _PIECES.findall(text)
-            if ",".join(pieces) != text:
-                return None
-        return self._all(pieces)
+            return self._all(pieces) if ",".join(pieces) == text else None
+        except _NotPlainError:
+            return None
 
-    def _all(self, pieces: list[str]) -> tuple[Operand, ...] | None:
-        known = self._known
-        found: list[Operand] = []
-        for piece in pieces:
-            operand = known[piece] if piece in known else self._learn(piece)
-            if operand is None:
-                return None
-            found.append(operand)
-        return tuple(found)
+    def _listed(self, text: str) -> tuple[Operand, ...]:
+        """Operands between commas, without brackets; compilers write a blank after each comma."""
+        try:
+            return self._all(text.split(", "))
+        except _NotPlainError:
+            return self._all(text.split(","))
 
-    def _learn(self, piece: str) -> Operand | None:
+    def _all(self, pieces: list[str]) -> tuple[Operand, ...]:
+        known = self._known.get
+        learn = self._learn
+        return tuple([known(piece) or learn(piece) for piece in pieces])
+
+    def _learn(self, piece: str) -> Operand:
         text = piece.strip(SPACE)
         operand = self._known.get(text)
         if operand is None:
-            operand = self._parse(text)
-            self._known[text] = operand
+            operand = self._known[text] = self._parse(text)
         self._known[piece] = operand
         return operand
 
-    def _parse(self, text: str) -> Operand | None:
+    def _parse(self, text: str) -> Operand:
         if _NAME_ONLY.match(text):
             return Name(text)
         if _NAMES_ONLY.match(text):
-            elements = self._all(text[1:-1].split(","))
-            if elements is not None:
-                return VectorList(elements)
+            try:
+                return VectorList(self._listed(text[1:-1]))
+            except _NotPlainError:
+                pass
+        elif "," in text and _BRACKETS.search(text) is None:
+            raise _NotPlainError
         try:
             cursor = Cursor(SourceText("", text))
             operand = parse_operand(cursor)
         except SyntaxFault:
-            return None
-        return operand if cursor.token.kind == "end" else None
+            raise _NotPlainError from None
+        if cursor.token.kind != "end":
+            raise _NotPlainError
+        return operand

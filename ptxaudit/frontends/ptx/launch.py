@@ -18,7 +18,9 @@ def launch_facts(function: syntax.Function, attributes: dict[str, object]) -> La
         if isinstance(directive, syntax.Pragma):
             pragmas.extend(directive.strings)
         else:
-            values[directive.name] = tuple(parse_integer(text) for text in directive.arguments)
+            values[directive.name] = tuple(
+                parse_integer(text) for text in directive.arguments if not text.startswith('"')
+            )
     known = {"reqntid", "maxntid", "reqnctapercluster", "explicitcluster", "maxclusterrank"}
     known |= {"maxnreg", "minnctapersm"}
     for name in values.keys() - known:

@@ -7,6 +7,7 @@ their whole scope. Known limit: registers used without a declaration (which ptxa
 are special registers) are taken as registers of the function if they start with ``%``.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -33,10 +34,6 @@ VECTOR_COMPONENTS = "xyzw"
 _POSITIONS = {name: position for names in (VECTOR_COMPONENTS, "rgba") for position, name in enumerate(names)}
 
 
-# What a name may be declared as: a register, the components of a vector register, a variable's symbol.
-Declared = Register | Vector | Symbol
-
-
 @dataclass(slots=True)
 class Resolved:
     """An operand and the registers it reads, depending on whether the instruction writes it.
@@ -57,7 +54,7 @@ class NameScope:
     number: int
     parent: "NameScope | None"
     register_types: dict[str, str]
-    names: dict[str, Declared] = field(default_factory=dict)
+    names: dict[str, Resolved] = field(default_factory=dict)
     ranges: dict[str, tuple[int, str, int]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     cache: dict[int, Resolved] = field(default_factory=dict)
@@ -79,33 +76,31 @@ class NameScope:
             name = declarator.name
             if declaration.space != "reg":
                 for one in declared_names(declarator):
-                    self.names[one] = Symbol(self.unique(one))
+                    self.names[one] = Resolved(Symbol(self.unique(one)), (), (), ())
             elif declarator.count is None:
                 self.names[name] = self._register(name, declaration.type, declaration.vector)
             else:
                 self.ranges[name] = (declarator.count, declaration.type, declaration.vector)
 
-    def _register(self, name: str, kind: str, width: int) -> Register | Vector:
-        unique = self.unique(name)
+    def _register(self, name: str, kind: str, width: int) -> Resolved:
+        unique = name if self.parent is None else self.unique(name)
         if width == 1:
             self.register_types[unique] = kind
-            return Register(unique)
+            return _of_register(Register(unique))
         components = tuple(Register(f"{unique}.{one}") for one in VECTOR_COMPONENTS[:width])
         self.register_types.update((component.name, kind) for component in components)
-        return Vector(components)
+        return Resolved(Vector(components), components, components, ())
 
-    def own(self, name: str) -> Declared | None:
-        """The declaration of a name in this very scope, those of ``%r<10>`` included."""
+    def own(self, name: str) -> Resolved | None:
+        """What a name declared in this very scope means, the names of ``%r<10>`` included."""
         found = self.names.get(name)
         if found is not None or not self.ranges:
             return found
-        # A prefix may itself end in digits (.reg .b32 x1<10>), so every split has to be tried.
         prefix = name.rstrip("0123456789")
+        # A prefix may itself end in digits (.reg .b32 x1<10>), so every split has to be tried.
         while prefix != name:
-            digits = name[len(prefix) :]
             declared = self.ranges.get(prefix)
-            canonical = digits[0] != "0" or digits == "0"
-            if declared is not None and canonical and len(digits) < 10 and int(digits) < declared[0]:
+            if declared is not None and _number(name[len(prefix) :]) < declared[0]:
                 found = self.names[name] = self._register(name, declared[1], declared[2])
                 return found
             prefix = name[: len(prefix) + 1]
@@ -123,11 +118,12 @@ class NameScope:
         found = self.guards.get(id(guard))
         if found is None:
             scope: NameScope | None = self
-            declared: Declared | None = None
+            declared: Resolved | None = None
             while declared is None and scope is not None:
                 declared = scope.own(guard.name)
                 scope = scope.parent
-            register = declared if isinstance(declared, Register) else Register(guard.name)
+            known = None if declared is None else declared.operand
+            register = known if isinstance(known, Register) else Register(guard.name)
             found = self.guards[id(guard)] = Guard(register, guard.negated)
         return found
 
@@ -135,13 +131,12 @@ class NameScope:
         """An operand in the form of the IR; cached by identity, since equal texts share their node."""
         found = self.cache.get(id(operand))
         if found is None:
-            found = self.cache[id(operand)] = self._resolve(operand)
+            known = self._resolve_name(operand) if isinstance(operand, syntax.Name) else None
+            found = self.cache[id(operand)] = known or self._resolve(operand)
         return found
 
     def _resolve(self, operand: syntax.Operand) -> Resolved:
         match operand:
-            case syntax.Name(text):
-                return self._resolve_name(operand, text)
             case syntax.VectorList(elements) | syntax.ArgumentList(elements):
                 return _joined([self.resolve(element) for element in elements])
             case syntax.Pair(first, second):
@@ -158,22 +153,19 @@ class NameScope:
             return Resolved(Negated(inner.operand), inner.reads, (), inner.reads)
         return Resolved(Opaque(print_operand(operand)), (), (), ())
 
-    def _resolve_name(self, operand: syntax.Name, text: str) -> Resolved:
-        base, component = text, ""
-        if "." in text:
-            base, _, component = text.partition(".")
-        declared = self.own(base)
-        if isinstance(declared, Register):
-            # A component of a scalar selects bytes or a half (video instructions, PTX ISA 9.7.18).
-            alone = (declared,)
-            return Resolved(declared, alone, alone, ())
+    def _resolve_name(self, operand: syntax.Name) -> Resolved:
+        text = operand.text
+        declared = self.own(text)
         if declared is not None:
-            return _of_registers(_component(declared, component))
+            return declared
+        base, dot, component = text.partition(".")
+        if dot and (declared := self.own(base)) is not None:
+            return _component(declared, component)
         if text in self.labels:
             return Resolved(LabelReference(self.labels[text]), (), (), ())
         if self.parent is not None:
             return self.parent.resolve(operand)
-        return _of_registers(_undeclared(text))
+        return _undeclared(text)
 
     def _memory(self, parts: tuple[syntax.Operand, ...]) -> Operand:
         terms: list[Register | Symbol] = []
@@ -204,33 +196,44 @@ class NameScope:
                 return None
 
 
-def _component(declared: Vector | Symbol, component: str) -> Operand:
-    """``v.x`` of a vector register; the whole of it where no component is named."""
-    if isinstance(declared, Symbol) or not component:
+def _number(digits: str) -> float:
+    """The number of a register's name; infinite where no declared range has that spelling."""
+    canonical = (digits[0] != "0" or digits == "0") and len(digits) < 10
+    return int(digits) if canonical else math.inf
+
+
+def _component(declared: Resolved, component: str) -> Resolved:
+    """``v.x`` of a vector register, else the whole: a component of a scalar selects bytes or a half of it
+    (video instructions, PTX ISA 9.7.18)."""
+    position = _POSITIONS.get(component, len(declared.reads))
+    if not isinstance(declared.operand, Vector) or position >= len(declared.reads):
         return declared
-    position = _POSITIONS.get(component, len(declared.elements))
-    return declared.elements[position] if position < len(declared.elements) else declared
+    return _of_register(declared.reads[position])
 
 
-def _undeclared(text: str) -> Operand:
+def _undeclared(text: str) -> Resolved:
     """A name without a declaration in the function: special registers, module-level names, constants."""
-    if text == SINK:
-        return Opaque(SINK)
     if text.startswith("%"):
-        return Register(text)
+        return _of_register(Register(text))
+    if text == SINK:
+        return Resolved(Opaque(SINK), (), (), ())
     value = constant_value(syntax.Name(text))
-    return Symbol(text) if value is None else Immediate(value)
+    return Resolved(Symbol(text) if value is None else Immediate(value), (), (), ())
 
 
-def _of_registers(operand: Operand) -> Resolved:
-    registers = registers_in(operand)
-    return Resolved(operand, registers, registers, ())
+def _of_register(register: Register) -> Resolved:
+    alone = (register,)
+    return Resolved(register, alone, alone, ())
 
 
 def _joined(parts: list[Resolved]) -> Resolved:
     """A vector: what its elements read and write, in order."""
+    reads: list[Register] = []
+    writes: list[Register] = []
+    addresses: list[Register] = []
+    for part in parts:
+        reads += part.reads
+        writes += part.writes
+        addresses += part.address_reads
     operand = Vector(tuple([part.operand for part in parts]))
-    reads = tuple([register for part in parts for register in part.reads])
-    writes = tuple([register for part in parts for register in part.writes])
-    addresses = tuple([register for part in parts for register in part.address_reads])
-    return Resolved(operand, reads, writes, addresses)
+    return Resolved(operand, tuple(reads), tuple(writes), tuple(addresses))

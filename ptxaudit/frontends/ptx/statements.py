@@ -9,7 +9,7 @@ import re
 
 from ptxaudit.frontends.ptx import declarations
 from ptxaudit.frontends.ptx.construct import make_statement
-from ptxaudit.frontends.ptx.expressions import MAXIMUM_DEPTH, OperandCache, parse_operand
+from ptxaudit.frontends.ptx.expressions import MAXIMUM_DEPTH, OperandCache, at_fraction, parse_operand
 from ptxaudit.frontends.ptx.lexer import DOTTED, IDENTIFIER, SPACE, Cursor
 from ptxaudit.frontends.ptx.syntax import (
     BranchTargets,
@@ -32,7 +32,7 @@ _OPCODE = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 _NUMBER = "(?:0|[1-9][0-9]{0,17}+)"
 
-# Groups: 1 guard sign, 2 guard, 3 opcode, 4 operands; 5 label; 6 .loc numbers; 7 .reg type, 8 .reg name.
+# Groups: 1 guard sign, 2 guard, 3 opcode, 4 operands; 5 label; 6 .loc numbers; 7 brace; 8 .reg type, 9 name.
 _FAST = re.compile(
     rf"""
     (?:[ \t\r\n]+|//[^\n]*)*+
@@ -41,6 +41,7 @@ _FAST = re.compile(
       ([a-z][a-z0-9_]*+(?:{DOTTED})*+) (?:[ \t]+([^;"/]*))? ;
     | ({IDENTIFIER})[ \t]*:
     | \.loc[ \t]+({_NUMBER}[ \t]+{_NUMBER}[ \t]+{_NUMBER})[ \t]*(?=[\r\n])(?!\s*[,/])
+    | ([{{}}])
     | \.reg[ \t]+\.(\w+)[ \t]+({IDENTIFIER})[ \t]*;
     )
     """,
@@ -76,9 +77,8 @@ class BodyParser:
         open_scopes: list[tuple[int, list[Statement]]] = [(opening.offset, [])]
         position = opening.end
         while open_scopes:
-            statements = open_scopes[-1][1]
             if self.fast:
-                position = self._fast_statements(statements, position)
+                position = self._fast_statements(open_scopes, position)
             position = self._one_statement(open_scopes, position)
         return self._finished
 
@@ -106,16 +106,16 @@ class BodyParser:
         self._statement(open_scopes[-1][1])
         return cursor.token.offset
 
-    def _fast_statements(self, statements: list[Statement], position: int) -> int:
-        """Statements of the usual shape, up to the first that is not."""
+    def _fast_statements(self, open_scopes: list[tuple[int, list[Statement]]], position: int) -> int:
+        """Statements of the usual shape, up to the first that is not or the end of the function."""
         text = self.source.text
         match_statement = _FAST.match
         operands_of = self._operands.operands
         guards = self._guards
-        append = statements.append
+        append = open_scopes[-1][1].append
         nothing: tuple[Operand, ...] = ()
         while (match := match_statement(text, position)) is not None:
-            sign, guarded, opcode, written, label, place, kind, name = match.groups()
+            sign, guarded, opcode, written, label, place, brace, kind, name = match.groups()
             if opcode is not None:
                 operands = operands_of(written) if written and written.strip(SPACE) else nothing
                 if operands is None:
@@ -130,23 +130,31 @@ class BodyParser:
                     start = match.start(1) - 1
                 position = match.end()
                 append(make_statement(guard, opcode, operands, start, position - 1))
+                continue
+            if place is not None:
+                append(self._place(place))
             elif label is not None:
-                if text.startswith(":", match.end()) or label == "_":
+                end = match.end()
+                if label == "_" or text.startswith(":", end) or _directive_follows(text, end):
                     return position
                 append(Label(label, match.start(5)))
-                if _directive_follows(text, match.end()):
-                    statements.pop()
+            elif brace == "{":
+                if len(open_scopes) > MAXIMUM_DEPTH:
                     return position
-                position = match.end()
-            elif place is not None:
-                append(self._place(place))
-                position = match.end()
+                open_scopes.append((match.start(7), []))
+                append = open_scopes[-1][1].append
+            elif brace == "}":
+                if len(open_scopes) == 1:
+                    return position
+                offset, inner = open_scopes.pop()
+                append = open_scopes[-1][1].append
+                append(Scope(tuple(inner), offset, match.start(7)))
             else:
                 if kind not in declarations.TYPE_BITS:
                     return position
-                start = text.rindex(".reg", position, match.start(7))
+                start = text.rindex(".reg", position, match.start(8))
                 append(VariableDeclaration("reg", kind, (Declarator(name),), offset=start))
-                position = match.end()
+            position = match.end()
         return position
 
     def _place(self, text: str) -> SourceLocation:
@@ -219,8 +227,12 @@ class BodyParser:
             cursor.seek(place)
             cursor.fail("an instruction")
         base = opcode
-        while cursor.token.kind == "dotted":
-            opcode += cursor.advance().text
+        end = place + len(opcode)
+        # Modifiers may stand apart from the opcode, but then a number such as .5 is an operand.
+        while cursor.token.kind == "dotted" and (cursor.token.offset == end or not at_fraction(cursor)):
+            modifier = cursor.advance()
+            opcode += modifier.text
+            end = modifier.end
         operands: list[Operand] = []
         if not cursor.at(";"):
             operands.append(parse_operand(cursor, call=base == "call"))
@@ -228,8 +240,7 @@ class BodyParser:
                 operands.append(parse_operand(cursor, call=base == "call"))
         if not cursor.at(";"):
             cursor.fail("',' or ';'")
-        end = cursor.advance().offset
-        return Instruction(guard, opcode, tuple(operands), offset, end)
+        return Instruction(guard, opcode, tuple(operands), offset, cursor.advance().offset)
 
 
 def _directive_follows(text: str, position: int) -> bool:

@@ -110,7 +110,7 @@ def test_dwarf_section():
             ),
         ),
         (
-            ".const .b8 c[4] = {1, 0xFF(x), 0xFF00(generic(x)), };",
+            ".const .b8 c[4] = {1, 0xFF(x), 0xFF00(generic(x))};",
             syntax.VariableDeclaration(
                 "const",
                 "b8",
@@ -160,7 +160,7 @@ def test_variables(text, expected):
 def test_function_header():
     function = item(
         ".visible .entry k(.param .u64 .ptr .global .align 16 p, .param .align 8 .b8 q[24])\n"
-        '.reqntid 128, 2\n.minnctapersm 2 .maxnreg 64 .explicitcluster\n.pragma "a"; {}'
+        '.reqntid 128, 2\n.minnctapersm 2 .maxnreg 64 .future 1, "x" .later .explicitcluster\n.pragma "a"; {}'
     )
     assert isinstance(function, syntax.Function)
     assert (function.kind, function.linkage, function.name) == ("entry", "visible", "k")
@@ -172,6 +172,8 @@ def test_function_header():
         syntax.FunctionDirective("reqntid", ("128", "2")),
         syntax.FunctionDirective("minnctapersm", ("2",)),
         syntax.FunctionDirective("maxnreg", ("64",)),
+        syntax.FunctionDirective("future", ("1", '"x"')),
+        syntax.FunctionDirective("later"),
         syntax.FunctionDirective("explicitcluster"),
         syntax.Pragma(("a",)),
     )
