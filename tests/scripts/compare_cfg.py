@@ -26,7 +26,7 @@ _OFFSET = re.compile(r"(?:^|\\l)([0-9a-f]{4,}):\\ ")
 _CLUSTER = re.compile(r'^subgraph "cluster_(.*?)" \{', re.MULTILINE)
 
 
-def drawn_edges(dot: str) -> frozenset[Edge]:
+def drawn_edges(dot: str, section_of: dict[str, str]) -> frozenset[Edge]:
     """The edges of a drawing that are no fall-through: section, offset of the jump, offset of its target."""
     edges: set[Edge] = set()
     pieces = _CLUSTER.split(dot)
@@ -39,7 +39,7 @@ def drawn_edges(dot: str) -> frozenset[Edge]:
             start = nodes[source][port][-1]
             end = min(offset for offsets in nodes[target].values() for offset in offsets)
             if end != start + INSTRUCTION_BYTES:
-                edges.add((section, start, end))
+                edges.add((section_of.get(section, section), start, end))
     return frozenset(edges)
 
 
@@ -80,7 +80,8 @@ def compare(path: Path) -> tuple[frozenset[Edge], frozenset[Edge]] | None:
     if dot is None:
         return None
     module = load_cubin(path.read_bytes(), path.name)
-    return drawn_edges(dot), module_edges(module, section_names(module))
+    sections = section_names(module)
+    return drawn_edges(dot, sections), module_edges(module, sections)
 
 
 def main(arguments: list[str]) -> int:

@@ -12,6 +12,7 @@ from enum import IntEnum
 from ptxaudit.ir.function import LaunchFacts
 
 _SIZED = 4
+_UNKNOWN_SIZE = 0xFFFFFFFF
 
 
 class Code(IntEnum):
@@ -129,7 +130,7 @@ def _other_facts(
         if code in numbers:
             facts[name] = numbers[code]
     for name, code in (("frame_bytes", Code.FRAME_SIZE), ("stack_bytes", Code.MIN_STACK_SIZE)):
-        if code in shared:
+        if shared.get(code, _UNKNOWN_SIZE) != _UNKNOWN_SIZE:
             facts[name] = shared[code]
     if Code.EXIT_INSTR_OFFSETS in words:
         facts["exits"] = words[Code.EXIT_INSTR_OFFSETS]

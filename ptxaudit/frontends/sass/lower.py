@@ -7,7 +7,7 @@ Control flow (offsets are bytes in the section, one function's code stays contig
 - ``BRX``, ``JMX`` and ``BRXU`` go to the targets that ``.nv.info`` lists; where it lists none, to every
   block start of the function, with a note.
 - ``CALL`` falls through; the callee is a function of its own. A ``CALL`` to an offset inside the same
-  function is a jump that may come back.
+  function, or of the function itself, is a jump that may come back.
 - ``EXIT``, ``RET``, ``KILL`` and ``BPT.TRAP`` end the thread or the function, unless guarded.
 - ``BSYNC`` and ``WARPSYNC`` only reconverge: they fall through, as do ``BREAK`` and ``BSSY``.
 - The padding behind a function (a jump to itself that nothing reaches, then ``NOP``) is left out, as
@@ -25,7 +25,7 @@ from ptxaudit.frontends.sass.operands import label, parse_operands, register
 from ptxaudit.ir.cfg import build_blocks
 from ptxaudit.ir.function import BasicBlock, Function, Language, LaunchFacts, Note
 from ptxaudit.ir.instruction import Guard, Instruction
-from ptxaudit.ir.operands import Immediate, LabelReference, Operand, Register
+from ptxaudit.ir.operands import Immediate, LabelReference, Operand, Register, Symbol
 from ptxaudit.isa.sass.opcodes import DESTINATIONS
 from ptxaudit.isa.sass.registers import accesses
 from ptxaudit.source import Location, LocationKind
@@ -120,7 +120,7 @@ class Lowering:
             self.notes.append(Note(message, str(location)))
 
     def _blocks(self, body: Body, instructions: tuple[Instruction, ...]) -> tuple[BasicBlock, ...]:
-        flow = _ControlFlow(body.start, len(instructions))
+        flow = _ControlFlow(body.name, body.start, len(instructions))
         for instruction in instructions:
             if instruction.opcode.split(".", 1)[0] in _CONTROL:
                 flow.add(instruction, body.indirect_targets)
@@ -135,6 +135,19 @@ class Lowering:
         return build_blocks(len(instructions), (), targets, flow.falls_through, positions, end, labels)
 
 
+def parse_instruction(text: str, file: str = "sass", index: int = 0, offset: int = 0) -> Instruction:
+    """One instruction as a listing spells it, guard first: ``@!P0 BRA 0x40``."""
+    condition, _, rest = text.partition(" ") if text.startswith("@") else ("", "", text)
+    opcode, _, written = rest.strip().partition(" ")
+    decoded = _decode(opcode, written.replace(", ", ","))
+    guard = _guard(condition)
+    reads = decoded.reads if guard is None else (*decoded.reads, guard.register)
+    location = Location(LocationKind.SASS, file, None, None, offset)
+    return Instruction(
+        index, opcode, guard, decoded.operands, decoded.writes, reads, location, text, decoded.known
+    )
+
+
 def _length_without_padding(body: Body) -> int:
     """How many instructions the function has before the padding; all of them where there is none."""
     last = len(body.raw) - 1
@@ -144,8 +157,9 @@ def _length_without_padding(body: Body) -> int:
         return len(body.raw)
     itself = f"{body.start + INSTRUCTION_BYTES * last:#x}"
     before = body.raw[last - 1]
-    goes_on = before["opcode"].split(".", 1)[0] not in _NEVER_FALL_THROUGH
-    reached = goes_on or "predicate" in before or "," in before.get("operands", "")
+    root = before["opcode"].split(".", 1)[0]
+    conditional = "predicate" in before or (root in _JUMPS and "," in before.get("operands", ""))
+    reached = conditional or root not in _NEVER_FALL_THROUGH
     targeted = any(raw.get("operands", "").rpartition(",")[2] == itself for raw in body.raw[:last])
     is_self_loop = body.raw[last].get("operands") == itself
     return last if is_self_loop and not reached and not targeted else len(body.raw)
@@ -158,7 +172,8 @@ _CONTROL = _JUMPS | _INDIRECT | _ENDS | {"CALL", "BPT"}
 class _ControlFlow:
     """Targets and fall-throughs by instruction index, gathered over a function."""
 
-    def __init__(self, start: int, count: int) -> None:
+    def __init__(self, name: str, start: int, count: int) -> None:
+        self._itself = Symbol(name)
         self._start = start
         self._count = count
         self._targets: dict[int, tuple[int, ...]] = {}
@@ -179,7 +194,8 @@ class _ControlFlow:
             if not listed:
                 self.unresolved.append(index)
         elif root == "CALL":
-            inside = self._inside(_label_offsets(instruction))
+            recursion = [self._start] if self._itself in instruction.operands else []
+            inside = self._inside([*_label_offsets(instruction), *recursion])
             if not inside:
                 return
             self._targets[index], conditional = inside, True
