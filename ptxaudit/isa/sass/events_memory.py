@@ -34,6 +34,7 @@ from ptxaudit.isa.sass.events_common import (
     size_of,
 )
 
+# In order of importance: an opcode may name several.
 _CACHE = {
     "CONSTANT": "nc",
     "EF": "evict_first",
@@ -48,7 +49,7 @@ _MAPA_SELECTOR = 0x654
 
 
 def _cache_of(parts: Sequence[str]) -> str | None:
-    return next((_CACHE[part] for part in parts if part in _CACHE), None)
+    return next((cache for part, cache in _CACHE.items() if part in parts), None)
 
 
 def _load(space: StateSpace) -> Lowering:

@@ -173,8 +173,10 @@ def accesses(
 def _source_registers(root: str, sources: Sequence[Operand], width: int) -> list[Register]:
     block = _UNIFORM_BLOCKS.get(root, 0)
     reads: list[Register] = []
-    for operand in sources:
-        if isinstance(operand, Memory):
+    for position, operand in enumerate(sources):
+        if root in _WARPGROUP_MMA and position == 0 and isinstance(operand, Register):
+            reads.extend(register_range(operand, _WARP_MMA_REGISTERS))  # the fragment of A
+        elif isinstance(operand, Memory):
             reads.extend(_address_registers(operand, block))
         elif width > 1 and not isinstance(operand, Negated):
             reads.extend(_spanned(operand, width))
