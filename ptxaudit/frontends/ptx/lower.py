@@ -61,17 +61,17 @@ def _architecture(tree: syntax.Module, source: SourceText) -> Architecture:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What an opcode with a number of operands means for the lowering."""
+    """What an opcode with a number of operands means for the lowering.
+
+    ``simple``: operand 0 alone is written, and not read. ``pure``: no operand is written.
+    """
 
     written: tuple[int, ...]
     read_written: tuple[int, ...]
     transfer: Transfer | None
     known: bool
-
-    @property
-    def simple(self) -> bool:
-        """Whether operand 0 alone is written, and not read."""
-        return self.written == (0,) and not self.read_written
+    simple: bool
+    pure: bool
 
 
 @dataclass(slots=True)
@@ -104,7 +104,9 @@ class _Context:
             if not form.known:
                 self._note(statement, form)
             transfer = _TRANSFERS.get(statement.opcode.partition(".")[0])
-            found = _Plan(form.written, form.read_written, transfer, form.known)
+            simple = form.written == (0,) and not form.read_written
+            pure = not form.written and not form.read_written
+            found = _Plan(form.written, form.read_written, transfer, form.known, simple, pure)
             self.plans[key] = found
         return found
 
@@ -219,9 +221,14 @@ class _FunctionLowering:
             resolved = [cache.get(id(one)) or names.resolve(one) for one in statement.operands]
             operands = tuple([one.operand for one in resolved])
             if plan.simple:
-                writes = resolved[0].writes
-                reads += resolved[0].address_reads
-                for one in resolved[1:]:
+                first = resolved.pop(0)
+                writes = first.writes
+                reads += first.address_reads
+                for one in resolved:
+                    reads += one.reads
+            elif plan.pure:
+                writes = ()
+                for one in resolved:
                     reads += one.reads
             else:
                 writes, more = _effects(plan, resolved)

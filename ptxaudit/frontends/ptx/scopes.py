@@ -30,6 +30,8 @@ from ptxaudit.ir.operands import (
 )
 
 SINK = "_"
+# Larger ranges of registers are declared one by one as they occur.
+_LARGEST_EXPANDED = 16384
 VECTOR_COMPONENTS = "xyzw"
 _POSITIONS = {name: position for names in (VECTOR_COMPONENTS, "rgba") for position, name in enumerate(names)}
 
@@ -79,6 +81,9 @@ class NameScope:
                     self.names[one] = Resolved(Symbol(self.unique(one)), (), (), ())
             elif declarator.count is None:
                 self.names[name] = self._register(name, declaration.type, declaration.vector)
+            elif declarator.count <= _LARGEST_EXPANDED:
+                for one in declared_names(declarator):
+                    self.names[one] = self._register(one, declaration.type, declaration.vector)
             else:
                 self.ranges[name] = (declarator.count, declaration.type, declaration.vector)
 

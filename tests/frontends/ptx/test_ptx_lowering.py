@@ -3,7 +3,7 @@
 import pytest
 
 from ptxaudit.arch import Architecture
-from ptxaudit.frontends.ptx import load_ptx
+from ptxaudit.frontends.ptx import load_ptx, scopes
 from ptxaudit.frontends.ptx.construct import make_instruction, make_location, make_statement
 from ptxaudit.frontends.ptx.syntax import Instruction as Statement
 from ptxaudit.ir.function import Function, Module, Variable
@@ -155,20 +155,31 @@ def test_operands_reads_and_writes(text, operands, writes, reads):
     assert found.known
 
 
-def test_register_types_hold_what_occurs():
-    function = kernel("mov.u32 %r1, %tid.x; @%p2 mov.f32 v.x, %f3;")
-    assert function.register_types == {
+def test_register_types():
+    function = kernel("{ .reg .f16 a; } mov.u32 %r1, %tid.x;")
+    types = function.register_types
+    assert {name: types[name] for name in types if name[1] not in "prf"} == {
         **{f"v.{c}": "f32" for c in "xyzw"},
-        "%r1": "b32",
-        "%p2": "pred",
-        "%f3": "f32",
+        "a@2": "f16",
     }
+    assert (types["%r19"], types["%p0"], types["%rd4"]) == ("b32", "pred", "b64")
+    assert "%r20" not in types
+    assert "%tid.x" not in types
 
 
-def test_numbered_registers_follow_their_range():
-    function = load(".entry k() {.reg .b32 a1<3>, a<20>; mov.b32 a12, a1; mov.b32 a19, a25;}").functions[0]
-    assert function.register_types == {"a12": "b32", "a1": "b32", "a19": "b32"}
-    assert function.instructions[1].operands[1] == Symbol("a25")
+@pytest.mark.parametrize("expanded", [0, 16384])
+def test_numbered_registers_follow_their_range(monkeypatch, expanded):
+    monkeypatch.setattr(scopes, "_LARGEST_EXPANDED", expanded)
+    text = (
+        ".entry k() {.reg .b32 a1<3>; .reg .b64 a<10>; mov.b32 a12, a10; mov.b32 a9, a25; mov.b32 a07, a7;}"
+    )
+    function = load(text).functions[0]
+    assert function.instructions[0].operands == (Register("a12"), Register("a10"))
+    assert function.instructions[1].operands == (Register("a9"), Symbol("a25"))
+    assert function.instructions[2].operands == (Symbol("a07"), Register("a7"))
+    assert function.register_types["a12"] == "b32"
+    assert function.register_types["a9"] == "b64"
+    assert ("a8" in function.register_types) == (expanded > 0)
 
 
 INLINE_WAIT = """{
