@@ -183,9 +183,23 @@ def integer_of(value: Value, bits: int, is_signed: bool) -> Value:
     return value
 
 
-def _sign_unknown(atom: Atom, bits: int) -> bool:
-    """Whether the range of an atom is one of unsigned numbers, some of them negative as signed ones."""
-    return atom.high is not None and atom.high >> (bits - 1) > 0 and atom.high != _GREATEST_WORD
+def sign_unknown(value: Affine, bits: int) -> bool:
+    """Whether an atom's range is one of unsigned numbers, some of them negative as signed ones."""
+    ranges = (atom.high for atom, _ in value.terms)
+    return any(high is not None and high >> (bits - 1) > 0 and high != _GREATEST_WORD for high in ranges)
+
+
+def has_large_factor(value: Affine, bits: int) -> bool:
+    """Whether a factor is so large that the product must be taken to wrap around."""
+    return any(abs(factor) >> (bits - 4) for _, factor in value.terms)
+
+
+def may_overflow(value: Affine, bits: int) -> bool:
+    """Whether the range is wider than a register, or a factor too large."""
+    low, high = bounds_of(value)
+    limit = 1 << bits
+    beyond = (low is not None and low < -limit) or (high is not None and high > limit)
+    return beyond or has_large_factor(value, bits)
 
 
 def settled(relation: str, difference: Affine, bits: int, is_signed: bool) -> bool | None:
@@ -198,7 +212,7 @@ def settled(relation: str, difference: Affine, bits: int, is_signed: bool) -> bo
         if low is not None and high is not None:
             apart = apart or (low % modulus != 0 and low // modulus == high // modulus)
         return relation == "ne" if apart else None
-    if is_signed and any(_sign_unknown(atom, bits) for atom, _ in difference.terms):
+    if (is_signed and sign_unknown(difference, bits)) or may_overflow(difference, bits):
         return None
     if low is not None and (low > 0 or (low == 0 and relation in ("lt", "ge"))):
         return relation in ("gt", "ge")

@@ -127,11 +127,35 @@ def extend(domain: Domain, value: Value, bits: int, wide: int, is_signed: bool) 
         if is_signed:
             return wrap(signed_lanes(value, bits).view(np.uint64), wide)
         return value
+    if bits < 32:
+        return _extend_narrow(domain, value, bits, is_signed)
     narrow(value)
     if not is_signed and may_be_negative(value):
         key = ("zero extension", bits, domain.key(value))
         return domain.atom(key, f"u{bits}({value!r})", value.varying, 0, (1 << bits) - 1)
     return value
+
+
+def _extend_narrow(domain: Domain, value: Affine, bits: int, is_signed: bool) -> Value:
+    """Extension from a width that values of 32 bits often exceed, so a wrap-around has to be seen."""
+    low, high = bounds_of(value)
+    half = 1 << (bits - 1)
+    if not is_signed:
+        return remainder_of(domain, value, 1 << bits)
+    if low is not None and high is not None and low >= -half and high < half:
+        return value
+    field = remainder_of(domain, value, 1 << bits)
+    if not isinstance(field, Affine):
+        return field if isinstance(field, int) and field < half else domain.opaque(f"s{bits}", field)
+    key = ("sign extension", bits, domain.key(field))
+    return domain.atom(key, f"s{bits}({field!r})"[:_LONGEST_NAME], value.varying, -half, half - 1)
+
+
+def within(domain: Domain, value: Value, bits: int) -> Value:
+    """A result of arithmetic in a register narrower than 32 bits, with its wrap-around."""
+    if bits >= 32 or not isinstance(value, Affine) or fits(value, bits):
+        return value
+    return remainder_of(domain, value, 1 << bits)
 
 
 def multiply(domain: Domain, first: Value, second: Value, bits: int) -> Value:
@@ -178,6 +202,15 @@ def shift_right(domain: Domain, value: Value, amount: Value, bits: int, arithmet
     )
     if chosen is not None:
         return chosen
+    aligned = alignment_of(value).bit_length() - 1
+    if bits // 2 <= aligned < bits:
+        # Shifted left before: only the bits that were not shifted out come back.
+        kept = bits - aligned
+        field = floor_divide(domain, value, 1 << aligned, bits, logical=False)
+        field = extend(domain, truncate(domain, field, kept), kept, bits, arithmetic)
+        if amount <= aligned:
+            return domain.shift_left(field, aligned - amount, bits)
+        return shift_right(domain, field, amount - aligned, bits, arithmetic)
     return floor_divide(domain, value, 1 << amount, bits, logical=not arithmetic)
 
 
@@ -238,9 +271,11 @@ def _masked(domain: Domain, value: Affine, mask: int, bits: int) -> Value:
     start = mask & -mask
     end = mask + start
     if end & (end - 1):
-        return domain.atom(
-            ("and", mask, domain.key(value)), _name("&", value, mask), value.varying, low=0, high=mask
-        )
+        hole = ((1 << bits) - 1) ^ mask
+        if (hole + (hole & -hole)) & hole == 0:
+            return domain.subtract(value, _masked(domain, value, hole, bits), bits)
+        limits = (0, mask) if not mask >> (bits - 1) else (None, None)
+        return domain.atom(("and", mask, domain.key(value)), _name("&", value, mask), value.varying, *limits)
     low = remainder_of(domain, value, start)
     above = value if end == 1 << bits else remainder_of(domain, value, end)
     return domain.subtract(above, low, bits)

@@ -1,9 +1,11 @@
 """Evaluation of PTX instructions on unknown values: sums of atoms and conditions over them."""
 
-from evaluation_support import WORD, evaluate, examples
+from evaluation_support import WORD, evaluate, signed
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxaudit.ir.values import LANE_INDEX, Affine, Comparison, Domain, Truth, Value
+from ptxaudit.ir.affine import may_overflow
+from ptxaudit.ir.values import LANE_INDEX, Affine, Comparison, Domain, Value, bounds_of
 
 
 def test_aligned_unknowns_keep_their_form_under_masks_and_shifts() -> None:
@@ -112,33 +114,79 @@ def test_products_of_sums_are_multiplied_out() -> None:
     assert domain.key(wide) == domain.key(product)
 
 
-@examples(st.data())
-def test_unknowns_agree_with_every_number_they_may_stand_for(data: st.DataObject) -> None:
-    """A chain of operations on an unknown small number, with the number put in afterwards."""
+ASSIGNMENTS = 6
+LIMIT = 1000
+UNARY = ("not.b32", "neg.s32", "abs.s32", "cnot.b32", "cvt.s32.s16", "cvt.s32.s8")
+BINARY = (
+    *("add.s32", "sub.s32", "and.b32", "or.b32", "xor.b32", "min.s32", "max.u32"),
+    *("mul.lo.s32", "shl.b32", "shr.u32", "shr.s32", "div.u32", "div.s32", "rem.u32", "rem.s32"),
+)
+OTHERS = ("bfe.u32", "bfi.b32", "lop3.b32")
+COMPARISONS = tuple(f"setp.{name}.{k}32" for name in ("eq", "ne", "lt", "le", "gt", "ge") for k in "us")
+NUMBERS = (0, 1, 2, 4, 5, 7, 8, 15, 16, 31, 32, 33, 64, 100, 128, 0xF0, 0x7C, 0xFFFFFFE0, 0xFFFFFFFF)
+
+# A symbolic value, and the number it stands for under each assignment of the unknowns.
+Pair = tuple[Value, list[int]]
+
+
+def draw_operands(data: st.DataObject, opcode: str, pool: list[Pair]) -> list[Pair]:
+    def literal(choices: st.SearchStrategy[int]) -> Pair:
+        drawn = data.draw(choices)
+        return drawn, [drawn] * ASSIGNMENTS
+
+    def held() -> Pair:
+        return data.draw(st.sampled_from(pool))
+
+    if opcode in UNARY:
+        return [held()]
+    if opcode == "lop3.b32":
+        return [held(), held(), held(), literal(st.integers(0, 255))]
+    if opcode.startswith("bf"):
+        values = [held()] if opcode.startswith("bfe") else [held(), held()]
+        return [*values, literal(st.integers(0, 9)), literal(st.integers(0, 9))]
+    if opcode.startswith("sh"):
+        return [held(), literal(st.sampled_from((0, 1, 2, 3, 5, 7, 16, 24, 31, 32)))]
+    if opcode[:3] in ("div", "rem"):
+        return [held(), literal(st.integers(1, 40))]
+    return [held(), held() if data.draw(st.booleans()) else literal(st.sampled_from(NUMBERS))]
+
+
+def within_range(value: Affine, actual: int) -> bool:
+    """Whether the range of a value has the number, as an unsigned or as a signed one."""
+    low, high = bounds_of(value)
+    return any(
+        (low is None or n >= low) and (high is None or n <= high) for n in (actual, signed(actual, 32))
+    )
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.data())
+def test_unknowns_agree_with_the_numbers_they_stand_for(data: st.DataObject) -> None:
+    """What is known of a symbolic result holds under every assignment; equal results are equal numbers."""
     domain = Domain()
-    limit = 1 << 10
-    actual = data.draw(st.integers(0, limit - 1))
-    atom = domain.atom("n", "n", low=0, high=limit - 1)
-    value: Value | Truth = atom
-    known: Value | Truth = actual
-    for _ in range(data.draw(st.integers(1, 5))):
-        opcode = data.draw(
-            st.sampled_from(
-                ["add.u32", "mul.lo.u32", "shl.b32", "and.b32", "or.b32", "shr.u32", "div.u32", "rem.u32"]
-            )
+    known: dict[object, list[int]] = {}
+    pool: list[Pair] = [
+        (
+            domain.atom(name, name, low=0, high=LIMIT),
+            data.draw(st.lists(st.integers(0, LIMIT), min_size=ASSIGNMENTS, max_size=ASSIGNMENTS)),
         )
-        limit_of = 5 if opcode[:2] == "sh" else 16
-        operand = data.draw(st.integers(1, limit_of))
-        (value,) = evaluate(opcode, value, operand, domain=domain)
-        (known,) = evaluate(opcode, known, operand)
-        if not isinstance(value, Affine) or any(term is not atom.terms[0][0] for term, _ in value.terms):
-            break
-    if isinstance(value, int):
-        assert value == known
-    elif isinstance(value, Affine) and all(term is atom.terms[0][0] for term, _ in value.terms):
-        assert (sum(c * actual for _, c in value.terms) + int(value.offset)) & WORD == known
-    else:
-        assert isinstance(value, Affine)
+        for name in "nm"
+    ]
+    for _ in range(data.draw(st.integers(1, 8))):
+        opcode = data.draw(st.sampled_from((*UNARY, *BINARY, *OTHERS, *COMPARISONS)))
+        operands = draw_operands(data, opcode, pool)
+        (result,) = evaluate(opcode, *(symbolic for symbolic, _ in operands), domain=domain)
+        actual = [
+            evaluate(opcode, *(column[place] for _, column in operands))[0] for place in range(ASSIGNMENTS)
+        ]
+        if isinstance(result, int):
+            assert all(number == result for number in actual), opcode
+            continue
+        key = (opcode.startswith("setp"), domain.key(result))
+        assert known.setdefault(key, actual) == actual, opcode
+        if isinstance(result, Affine) and not may_overflow(result, 31):
+            assert all(within_range(result, number) for number in actual), opcode
+            pool.append((result, actual))
 
 
 def test_unmodelled_results_are_equal_for_equal_sources_and_differ_by_destination() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from ptxaudit.ir import algebra
-from ptxaudit.ir.affine import is_natural, may_be_negative
+from ptxaudit.ir.affine import has_large_factor, is_natural, may_be_negative, sign_unknown
 from ptxaudit.ir.values import Affine, Domain, Value, bounds_of, collapse, signed
 from ptxaudit.isa.ptx.evaluate_base import Compiler, Compute, LaneState, Result, Shape, per_lane
 
@@ -20,19 +20,21 @@ def _compile_sum(shape: Shape) -> Compute | None:
         first, second = values
         if type(first) is int and type(second) is int:
             return ((first + second) & mask,)
-        return (_collapsed(domain.add(first, second, bits)),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.add(first, second, bits), bits),)  # type: ignore[arg-type]
 
     def subtract(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
         first, second = values
         if type(first) is int and type(second) is int:
             return ((first - second) & mask,)
-        return (_collapsed(domain.subtract(first, second, bits)),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.subtract(first, second, bits), bits),)  # type: ignore[arg-type]
 
     return add if is_sum else subtract
 
 
-def _collapsed(value: Value) -> Value:
-    return value if isinstance(value, int | Affine) else collapse(value)
+def _finished(domain: Domain, value: Value, bits: int) -> Value:
+    if isinstance(value, Affine):
+        return value if bits >= 32 else algebra.within(domain, value, bits)
+    return value if isinstance(value, int) else collapse(value)
 
 
 def _compile_saturated(shape: Shape) -> Compute:
@@ -94,7 +96,7 @@ def _product(shape: Shape) -> Callable[[Domain, Value, Value], Value] | None:
 
 
 def _times(domain: Domain, first: Value, second: Value, bits: int) -> Value:
-    return _collapsed(algebra.multiply(domain, first, second, bits))
+    return _finished(domain, algebra.multiply(domain, first, second, bits), bits)
 
 
 def _compile_multiply(shape: Shape) -> Compute | None:
@@ -121,7 +123,7 @@ def _compile_multiply_add(shape: Shape) -> Compute | None:
         term = product(domain, first, second)  # type: ignore[arg-type]
         if type(term) is int and type(addend) is int:
             return ((term + addend) & mask,)
-        return (_collapsed(domain.add(term, addend, width)),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.add(term, addend, width), width),)  # type: ignore[arg-type]
 
     return compute
 
@@ -174,7 +176,7 @@ def _divide_unknown(domain: Domain, value: Affine, divisor: int, shape: Shape) -
     bits, is_quotient = shape.bits, shape.name == "div"
     number = signed(divisor, bits) if shape.is_signed else divisor
     low, _ = bounds_of(value)
-    certain = low is not None and low >= 0
+    certain = low is not None and low >= 0 and not sign_unknown(value, bits)
     if shape.is_signed:
         exact = all(factor % number == 0 for _, factor in value.terms) and (
             isinstance(value.offset, int) and value.offset % number == 0
@@ -182,7 +184,7 @@ def _divide_unknown(domain: Domain, value: Affine, divisor: int, shape: Shape) -
         usable = number > 0 and (certain or exact)
     else:
         usable = is_natural(value) and not may_be_negative(value)
-    if not usable:
+    if not usable or has_large_factor(value, bits):
         return domain.opaque(shape.opcode, value, divisor)
     if is_quotient:
         return algebra.floor_divide(domain, value, number, bits, logical=not shape.is_signed)
@@ -195,7 +197,7 @@ def _compile_negate(shape: Shape) -> Compute | None:
         return None
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        return (domain.subtract(0, values[0], bits),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.subtract(0, values[0], bits), bits),)  # type: ignore[arg-type]
 
     return compute
 

@@ -120,10 +120,14 @@ def unmodelled(
     domain: Domain, operation: str, values: Sequence[Result], truths: Sequence[bool]
 ) -> list[Result]:
     """An atom per destination, equal for equal sources; for a predicate, that its atom is not zero."""
+    whole = domain.opaque(operation, *values)
+    root = whole.terms[0][0]
     results: list[Result] = []
     for index, is_truth in enumerate(truths):
-        atom = domain.opaque(f"{operation}[{index}]" if index else operation, *values)
-        results.append(domain.truth_of(atom) if is_truth else atom)
+        part = whole
+        if index:
+            part = domain.atom(("part", root.identity, index), f"{root.name}[{index}]", root.varying)
+        results.append(domain.truth_of(part) if is_truth else part)
     return results
 
 

@@ -72,7 +72,9 @@ def _compile_shift_left(shape: Shape) -> Compute | None:
         if type(value) is int and type(amount) is int:
             return (value << amount & mask if amount < bits else 0,)
         shifted = domain.shift_left(value, amount, bits)  # type: ignore[arg-type]
-        return (shifted if isinstance(shifted, int | Affine) else collapse(shifted),)
+        if isinstance(shifted, Affine):
+            return (algebra.within(domain, shifted, bits),)
+        return (shifted if isinstance(shifted, int) else collapse(shifted),)
 
     return compute
 

@@ -117,17 +117,10 @@ def _compile_convert(shape: Shape) -> Compute | None:
             return (algebra.extend(domain, low, kept, register, widens_signed),)
         if kept == register:
             return (low,)
-        if kept < 32 and widens_signed and not _is_below(low, sign):
-            return (domain.opaque(f"sign extension.{kept}", low),)
         return (algebra.extend(domain, low, kept, register, widens_signed),)
 
     extended_twice = register > to_bits > from_bits and from_signed and not to_signed
     return None if extended_twice else compute
-
-
-def _is_below(value: Affine, limit: int) -> bool:
-    low, high = bounds_of(value)
-    return low is not None and high is not None and low >= -limit and high < limit
 
 
 def _compile_address(shape: Shape) -> Compute:

@@ -150,7 +150,7 @@ def _unknown_vote(domain: Domain, mode: str, truth: Truth, taking: Flags) -> Res
         return True if mode == "uni" else truth
     key = ("vote", mode, domain.key(truth), lane_mask(taking))
     if mode == "ballot":
-        return domain.atom(key, "ballot", False, 0, 0xFFFFFFFF)
+        return domain.atom(key, "ballot", False)
     return domain.truth_of(domain.atom(key, f"vote.{mode}", False, 0, 1))
 
 
