@@ -1,0 +1,94 @@
+"""What a SASS instruction computes for registers, from the values that its operands hold.
+
+Property: exact results of integer, predicate and data-movement instructions of sm_80 to sm_120; for every
+other an atom per destination that equal instructions on equal sources share. Known limits: floating point
+and packed arithmetic are atoms, and so is the upper word of a 64-bit number whose carry is not known.
+Loads, atomics, barriers and everything else with an effect beyond registers is not evaluated here. An
+operand in a constant bank is a source of its own: whoever reads it gives the 32-bit word at its address.
+"""
+
+from collections.abc import Sequence
+
+from ptxaudit.ir.instruction import Instruction
+from ptxaudit.ir.operands import Immediate, Memory, Operand, Register
+from ptxaudit.ir.values import Domain
+from ptxaudit.isa.ptx.evaluate_base import Compute, Evaluation, LaneState, Result, unmodelled
+from ptxaudit.isa.sass import evaluate_arithmetic, evaluate_bits, evaluate_move, evaluate_predicates
+from ptxaudit.isa.sass.evaluate_base import Compiler, Form, Unmodelled, is_predicate
+from ptxaudit.isa.sass.registers import split_operands
+
+__all__ = ["Evaluation", "LaneState", "compile_evaluation"]
+
+_COMPILERS: dict[str, Compiler] = {
+    **evaluate_arithmetic.COMPILERS,
+    **evaluate_bits.COMPILERS,
+    **evaluate_predicates.COMPILERS,
+    **evaluate_move.COMPILERS,
+}
+# Executed by the order engine, or without a result that is a function of the sources.
+_ELSEWHERE = frozenset(
+    (
+        *("LD", "LDC", "LDCU", "LDG", "LDGMC", "LDL", "LDS", "LDSM", "LDT", "LDTM", "ULDC"),
+        *("ATOM", "ATOMG", "ATOMS", "SYNCS", "SUATOM", "SULD", "TEX", "TLD", "TLD4", "TMML", "TXD"),
+        *("BSSY", "BSYNC", "BMOV", "B2R", "CALL", "RET", "BRA", "BRX", "JMP", "EXIT", "WARPSYNC"),
+    )
+)
+# The result depends on state that no operand names, so that equal sources give no equal results.
+_STATEFUL = frozenset(
+    (
+        *("MATCH", "QSPC", "UTCATOMSWS", "USETMAXREG", "GETLMEMBASE", "LEPC", "ULEPC", "PIXLD"),
+        *("TXQ", "SUQUERY", "GATHER", "SCATTER"),
+    )
+)
+
+
+def compile_evaluation(instruction: Instruction) -> Evaluation | None:
+    """How to compute the registers that an instruction writes; ``None`` if that is not done here.
+
+    Never raises for odd operands: what does not fit an instruction's known forms is not modelled.
+    """
+    parts = instruction.opcode.split(".")
+    root = parts[0]
+    if root in _ELSEWHERE or not instruction.writes:
+        return None
+    plain = root if root in _COMPILERS else root.removeprefix("U")
+    compiler = _COMPILERS.get(plain)
+    if compiler is None:
+        return _unmodelled(instruction, root)
+    destinations, sources = split_operands(root, instruction.operands)
+    form = Form(instruction.opcode, plain, tuple(parts[1:]), tuple(destinations), tuple(sources))
+    try:
+        plan = compiler(form)
+    except Unmodelled:
+        return _unmodelled(instruction, root)
+    return Evaluation(tuple(form.sources), plan.destinations, plan.compute)
+
+
+def _unmodelled(instruction: Instruction, root: str) -> Evaluation:
+    """An atom per register that is written, named after everything that the instruction reads."""
+    spelled = [str(part) for operand in instruction.operands for part in _spelled(operand)]
+    operation = " ".join((instruction.opcode, *spelled))
+    sources: tuple[Operand, ...] = instruction.reads
+    memory = tuple(o for o in instruction.operands if isinstance(o, Memory) and o.space == "const")
+    truths = [is_predicate(register) for register in instruction.writes]
+    fresh = root in _STATEFUL or not instruction.known
+    return Evaluation((*sources, *memory), instruction.writes, _atoms(operation, truths, fresh))
+
+
+def _spelled(operand: Operand) -> tuple[object, ...]:
+    """What tells two instructions with equal register values apart."""
+    if isinstance(operand, Immediate):
+        return (operand.value,)
+    return () if isinstance(operand, Register) else (operand,)
+
+
+def _atoms(operation: str, truths: Sequence[bool], fresh: bool) -> Compute:
+    def opaque(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
+        return unmodelled(domain, operation, values, truths)
+
+    def unique(domain: Domain, _: LaneState, __: Sequence[Result]) -> Sequence[Result]:
+        state = domain.atom((operation, object()), operation, True)
+        return unmodelled(domain, operation, (state,), truths)
+
+    return unique if fresh else opaque
+
