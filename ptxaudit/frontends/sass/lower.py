@@ -122,7 +122,7 @@ class Lowering:
     def _blocks(self, body: Body, instructions: tuple[Instruction, ...]) -> tuple[BasicBlock, ...]:
         flow = _ControlFlow(body.name, body.start, len(instructions))
         for instruction in instructions:
-            if instruction.opcode.split(".", 1)[0] in _CONTROL:
+            if instruction.opcode.partition(".")[0] in _CONTROL:
                 flow.add(instruction, body.indirect_targets)
         for index in flow.unresolved:
             place = str(instructions[index].location)
@@ -234,11 +234,10 @@ def _guard(condition: str) -> Guard | None:
 
 
 def _decode(opcode: str, written: str) -> _Decoded:
-    parts = opcode.split(".")
-    root = parts[0]
+    root = opcode.partition(".")[0]
     operands = parse_operands(written)
-    writes, reads = accesses(root, parts, operands, written)
+    writes, reads = accesses(opcode, operands, written)
     if root in _LABELLED and operands and isinstance(operands[-1], Immediate):
         operands = (*operands[:-1], label(int(operands[-1].value)))
-    text = f"{opcode} {', '.join(written.split(','))}" if written else opcode
+    text = f"{opcode} {written.replace(',', ', ')}" if written else opcode
     return _Decoded(operands, writes, reads, root in DESTINATIONS, text)

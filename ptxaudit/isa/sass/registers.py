@@ -9,13 +9,14 @@ uniform relatives, are taken to touch every predicate register.
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
-from ptxaudit.ir.operands import Memory, Negated, Operand, Register, registers_in
+from ptxaudit.ir.operands import Memory, Negated, Operand, Register, Vector, registers_in
 from ptxaudit.isa.sass.opcodes import DESTINATIONS, Destinations
 
 _ZERO = frozenset({"RZ", "URZ", "PT", "UPT", "SRZ", "PR", "UPR"})
-_PREDICATE = re.compile(r"U?P(?:T|R|\d)$")
+_PREDICATES = frozenset(f"{bank}{number}" for bank in ("P", "UP") for number in (*range(8), "T", "R"))
 _NUMBERED = re.compile(r"(U?R)(\d+)$")
 _PAIRED = re.compile(r"\b(U?R)(\d+)\.(?:64|F32x2)")
 _TILE = re.compile(r"(\d+)x(\d+)x(\d+)$")
@@ -57,6 +58,7 @@ def _register(name: str) -> Register:
     return Register(name)
 
 
+@lru_cache(maxsize=4096)
 def register_range(first: Register, count: int) -> tuple[Register, ...]:
     """``count`` consecutive registers from ``first``; a register without a number stays alone."""
     match = _NUMBERED.match(first.name)
@@ -69,11 +71,11 @@ def register_range(first: Register, count: int) -> tuple[Register, ...]:
 
 def is_predicate(operand: Operand) -> bool:
     """Whether an operand is a predicate register, not negated."""
-    return isinstance(operand, Register) and _PREDICATE.match(operand.name) is not None
+    return isinstance(operand, Register) and operand.name in _PREDICATES
 
 
 def split_operands(root: str, operands: Sequence[Operand]) -> tuple[Sequence[Operand], Sequence[Operand]]:
-    """Destinations and sources of an instruction."""
+    """Destinations and sources of an instruction, by its root mnemonic."""
     count = _destination_count(DESTINATIONS.get(root, Destinations.FIRST), operands)
     return operands[:count], operands[count:]
 
@@ -153,38 +155,75 @@ def _accumulator_registers(parts: Sequence[str]) -> int:
     return elements // 2 if accumulator == "F16" else elements
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What the opcode alone decides: see :func:`accesses`."""
+
+    destinations: Destinations
+    width: int
+    block: int
+    fragment_first: bool
+    predicate_file: tuple[bool, str] | None
+
+
+@lru_cache(maxsize=4096)
+def _shape(opcode: str) -> _Shape:
+    parts = opcode.split(".")
+    root = parts[0]
+    return _Shape(
+        DESTINATIONS.get(root, Destinations.FIRST),
+        value_registers(root, parts),
+        _UNIFORM_BLOCKS.get(root, 0),
+        root in _WARPGROUP_MMA,
+        _PREDICATE_FILES.get(root),
+    )
+
+
 def accesses(
-    root: str, parts: Sequence[str], operands: Sequence[Operand], text: str
+    opcode: str, operands: Sequence[Operand], text: str
 ) -> tuple[tuple[Register, ...], tuple[Register, ...]]:
     """Registers that the instruction writes and reads; ``text`` is the operands' spelling."""
-    destinations, sources = split_operands(root, operands)
-    width = value_registers(root, parts)
-    writes = [r for operand in destinations for r in _spanned(operand, 1 if is_predicate(operand) else width)]
-    reads = _source_registers(root, sources, width)
+    shape = _shape(opcode)
+    count = _destination_count(shape.destinations, operands)
+    written: dict[str, Register] = {}
+    for operand in operands[:count]:
+        _add(written, operand, shape)
+    read: dict[str, Register] = {}
+    first = count
+    fragment = operands[count] if shape.fragment_first and count < len(operands) else None
+    if isinstance(fragment, Register):
+        _add_all(read, register_range(fragment, _WARP_MMA_REGISTERS))
+        first += 1
+    for operand in operands[first:]:
+        _add(read, operand, shape)
     if ".64" in text or ".F32x2" in text:
-        reads.extend(_register(f"{bank}{int(number) + 1}") for bank, number in _PAIRED.findall(text))
-    if root in _PREDICATE_FILES:
-        written, bank = _PREDICATE_FILES[root]
-        target = writes if written else reads
-        target.extend(_register(f"{bank}{number}") for number in range(_PREDICATE_COUNT))
-    return _distinct(writes), _distinct(reads)
+        _add_all(read, [_register(f"{bank}{int(number) + 1}") for bank, number in _PAIRED.findall(text)])
+    if shape.predicate_file is not None:
+        writes, bank = shape.predicate_file
+        names = [f"{bank}{number}" for number in range(_PREDICATE_COUNT)]
+        _add_all(written if writes else read, [_register(name) for name in names])
+    return tuple(written.values()), tuple(read.values())
 
 
-def _source_registers(root: str, sources: Sequence[Operand], width: int) -> list[Register]:
-    block = _UNIFORM_BLOCKS.get(root, 0)
-    reads: list[Register] = []
-    for position, operand in enumerate(sources):
-        if root in _WARPGROUP_MMA and position == 0 and isinstance(operand, Register):
-            reads.extend(register_range(operand, _WARP_MMA_REGISTERS))  # the fragment of A
-        elif isinstance(operand, Memory):
-            reads.extend(_address_registers(operand, block))
-        elif width > 1 and not isinstance(operand, Negated):
-            reads.extend(_spanned(operand, width))
-        elif width > 1 and isinstance(operand, Negated):
-            reads.extend(_spanned(operand.operand, 1 if is_predicate(operand.operand) else width))
+def _add(found: dict[str, Register], operand: Operand, shape: _Shape) -> None:
+    """Add the registers of an operand, each as wide as the instruction's values are."""
+    inner = operand.operand if isinstance(operand, Negated) else operand
+    if isinstance(inner, Register):
+        if shape.width == 1 or inner.name in _PREDICATES:
+            if inner.name not in _ZERO:
+                found[inner.name] = inner
         else:
-            reads.extend(registers_in(operand))
-    return reads
+            _add_all(found, register_range(inner, shape.width))
+    elif isinstance(inner, Memory):
+        _add_all(found, _address_registers(inner, shape.block))
+    elif isinstance(inner, Vector):
+        _add_all(found, registers_in(inner))
+
+
+def _add_all(found: dict[str, Register], registers: Iterable[Register]) -> None:
+    for register in registers:
+        if register.name not in _ZERO:
+            found[register.name] = register
 
 
 def _address_registers(operand: Memory, block: int) -> list[Register]:
@@ -196,13 +235,3 @@ def _address_registers(operand: Memory, block: int) -> list[Register]:
         if isinstance(term, Register) and block:
             registers.extend(register_range(term, 1 + block))
     return registers
-
-
-def _spanned(operand: Operand, width: int) -> tuple[Register, ...]:
-    if isinstance(operand, Register):
-        return (operand,) if width == 1 else register_range(operand, width)
-    return registers_in(operand)
-
-
-def _distinct(registers: Iterable[Register]) -> tuple[Register, ...]:
-    return tuple(dict.fromkeys([r for r in registers if r.name not in _ZERO]))
