@@ -223,7 +223,7 @@ def parse_function_directive(cursor: Cursor) -> FunctionDirective | Pragma:
     return FunctionDirective(name, tuple(arguments))
 
 
-def parse_call_prototype(cursor: Cursor, label: str) -> CallPrototype:
+def parse_call_prototype(cursor: Cursor, label: str, offset: int) -> CallPrototype:
     """``.callprototype (returns) _ (parameters) directives;`` (PTX ISA 11.3.3)."""
     cursor.expect(".callprototype")
     returns = parse_parameters(cursor) if cursor.at("(") else None
@@ -235,4 +235,4 @@ def parse_call_prototype(cursor: Cursor, label: str) -> CallPrototype:
         if isinstance(directive, FunctionDirective):
             directives.append(directive)
     cursor.expect(";")
-    return CallPrototype(label, returns, name, parameters, tuple(directives))
+    return CallPrototype(label, returns, name, parameters, tuple(directives), offset)

@@ -36,7 +36,7 @@ _TRANSFERS = {
 def lower_module(tree: syntax.Module, source: SourceText) -> Module:
     """All functions with a body. ``tree`` must have been parsed from ``source``.
 
-    Raises :class:`SyntaxFault` for a branch to a label that its function has not, and
+    Raises :class:`SyntaxFault` for a label declared twice, or branched to but not declared, and
     :class:`UnsupportedArchitecture` if ``.target`` names none that is known.
     """
     architecture = _architecture(tree, source)
@@ -169,7 +169,7 @@ class _FunctionLowering:
     def _open_scope(self, parent: NameScope | None, scope: syntax.Scope) -> NameScope:
         self.scope_count += 1
         names = NameScope(self.scope_count, parent, self.register_types)
-        names.declare_labels(_labels_of(scope))
+        names.declare_labels(self._labels_of(scope))
         for statement in scope.statements:
             if isinstance(statement, syntax.BranchTargets):
                 targets = tuple(self._label(names, name, statement.offset) for name in statement.targets)
@@ -290,20 +290,28 @@ class _FunctionLowering:
             self.flow.leave(index, statement.guard is not None)
         return tuple(one.operand for one in resolved), writes, reads
 
+    def _labels_of(self, scope: syntax.Scope) -> Iterator[str]:
+        seen: set[str] = set()
+        for statement in scope.statements:
+            match statement:
+                case syntax.Label(name, offset):
+                    pass
+                case syntax.BranchTargets(name, _, offset) | syntax.CallTargets(name, _, offset):
+                    pass
+                case syntax.CallPrototype(name, offset=offset):
+                    pass
+                case _:
+                    continue
+            if name in seen:
+                raise SyntaxFault(self.context.source, offset, f"a second label '{name}'", "a new name")
+            seen.add(name)
+            yield name
+
     def _label(self, names: NameScope, name: str, offset: int) -> str:
         found = names.label(name)
         if found is None:
             raise SyntaxFault(self.context.source, offset, f"undeclared label '{name}'", "a label in scope")
         return found
-
-
-def _labels_of(scope: syntax.Scope) -> Iterator[str]:
-    for statement in scope.statements:
-        match statement:
-            case syntax.Label(name):
-                yield name
-            case syntax.BranchTargets(label) | syntax.CallTargets(label) | syntax.CallPrototype(label):
-                yield label
 
 
 def _effects(

@@ -196,9 +196,9 @@ class BodyParser:
         if cursor.at(".branchtargets"):
             statements.append(BranchTargets(name, self._names(), offset))
         elif cursor.at(".calltargets"):
-            statements.append(CallTargets(name, self._names()))
+            statements.append(CallTargets(name, self._names(), offset))
         elif cursor.at(".callprototype"):
-            prototype: CallPrototype = declarations.parse_call_prototype(cursor, name)
+            prototype: CallPrototype = declarations.parse_call_prototype(cursor, name, offset)
             statements.append(prototype)
         else:
             statements.append(Label(name, offset))

@@ -231,6 +231,7 @@ class CallTargets:
 
     label: str
     targets: tuple[str, ...]
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +243,7 @@ class CallPrototype:
     name: str
     parameters: tuple[VariableDeclaration, ...] | None
     directives: tuple[FunctionDirective, ...] = ()
+    offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

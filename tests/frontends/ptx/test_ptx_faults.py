@@ -43,6 +43,8 @@ def fault(text: str) -> SyntaxFault:
         (KERNEL + "bra L;}", "t.ptx:4:1: found undeclared label 'L', expected a label in scope"),
         (KERNEL + "{L:} bra L;}", "t.ptx:4:6: found undeclared label 'L', expected a label in scope"),
         (KERNEL + "L: brx.idx a, L;}", "t.ptx:4:4: found 'L', expected a label of .branchtargets"),
+        (KERNEL + "L: L: ret;}", "t.ptx:4:4: found a second label 'L', expected a new name"),
+        (KERNEL + "L: L: .calltargets f;}", "t.ptx:4:4: found a second label 'L', expected a new name"),
         (KERNEL + "bra 3;}", "t.ptx:4:1: found 'bra', expected one target label"),
         (KERNEL + "MOV a, b;}", "t.ptx:4:1: found 'MOV', expected an instruction"),
         (KERNEL + "mov.u32 a, é;}", "t.ptx:4:12: found character '\\xe9', expected PTX text"),
