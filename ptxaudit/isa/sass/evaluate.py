@@ -15,7 +15,6 @@ from ptxaudit.ir.values import Domain
 from ptxaudit.isa.ptx.evaluate_base import Compute, Evaluation, LaneState, Result, unmodelled
 from ptxaudit.isa.sass import evaluate_arithmetic, evaluate_bits, evaluate_move, evaluate_predicates
 from ptxaudit.isa.sass.evaluate_base import Compiler, Form, Unmodelled, is_predicate
-from ptxaudit.isa.sass.registers import split_operands
 
 __all__ = ["Evaluation", "LaneState", "compile_evaluation"]
 
@@ -25,6 +24,7 @@ _COMPILERS: dict[str, Compiler] = {
     **evaluate_predicates.COMPILERS,
     **evaluate_move.COMPILERS,
 }
+_LEADING = {"ELECT": 2, "ISETP": 2, "PLOP3": 2, "R2P": 1, "UR2UP": 1}
 # Executed by the order engine, or without a result that is a function of the sources.
 _ELSEWHERE = frozenset(
     (
@@ -55,13 +55,25 @@ def compile_evaluation(instruction: Instruction) -> Evaluation | None:
     compiler = _COMPILERS.get(plain)
     if compiler is None:
         return _unmodelled(instruction, root)
-    destinations, sources = split_operands(root, instruction.operands)
-    form = Form(instruction.opcode, plain, tuple(parts[1:]), tuple(destinations), tuple(sources))
+    written = _written(plain, instruction.operands)
+    destinations, sources = instruction.operands[:written], instruction.operands[written:]
+    form = Form(instruction.opcode, plain, tuple(parts[1:]), destinations, sources)
     try:
         plan = compiler(form)
     except Unmodelled:
         return _unmodelled(instruction, root)
     return Evaluation(tuple(form.sources), plan.destinations, plan.compute)
+
+
+def _written(root: str, operands: Sequence[Operand]) -> int:
+    """How many operands are destinations: a register with the predicates around it, if no table says."""
+    if root in _LEADING:
+        return _LEADING[root]
+    if root in ("VOTE", "VOTEU"):
+        return len(operands) - 1
+    flags = [is_predicate(operand) for operand in operands]
+    first = next((index for index, flag in enumerate(flags) if not flag), len(flags))
+    return next((index for index in range(first + 1, len(flags)) if not flags[index]), len(flags))
 
 
 def _unmodelled(instruction: Instruction, root: str) -> Evaluation:

@@ -337,19 +337,23 @@ def _note_range(result: Affine, first: Value, second: Value, is_minimum: bool) -
     atom.low, atom.high = best(low_1, low_2), best(high_1, high_2)
 
 
-def _compile_extremum(form: Form) -> Plan:
-    """IMNMX and VIMNMX: the lesser where the predicate holds, else the greater."""
+def compile_extremum(form: Form) -> Plan:
+    """IMNMX, VIMNMX and VIMNMX3: the least where the predicate holds, else the greatest."""
     form.allow("U32", "S32")
-    form.expect(3)
+    form.expect(3, 4)
     flags, words = form.results()
     if any(flags):
         raise Unmodelled
     is_signed = not form.has("U32")
-    first, second, least = form.word(0), form.word(1), form.flag(2)
+    count = len(form.operands) - 1
+    inputs, least = [form.word(position) for position in range(count)], form.flag(count)
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        left, right = first.get(domain, values), second.get(domain, values)
-        return (_extremum(domain, left, right, least.get(domain, values), is_signed),)
+        minimum = least.get(domain, values)
+        result = inputs[0].get(domain, values)
+        for word in inputs[1:]:
+            result = _extremum(domain, result, word.get(domain, values), minimum, is_signed)
+        return (result,)
 
     return Plan((only(words),), compute)
 
@@ -379,7 +383,6 @@ COMPILERS: dict[str, Compiler] = {
     "IMAD": _compile_multiply,
     "LEA": _compile_scaled_sum,
     "IABS": _compile_absolute,
-    "IMNMX": _compile_extremum,
-    "VIMNMX": _compile_extremum,
+    "VIMNMX3": compile_extremum,
     "VIADDMNMX": _compile_sum_extremum,
 }

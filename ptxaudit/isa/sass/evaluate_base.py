@@ -20,9 +20,10 @@ from ptxaudit.isa.ptx.evaluate_base import Compute, Result, truth_of
 WORD = 0xFFFFFFFF
 CARRY = 1 << 32
 _NUMBERED = re.compile(r"(U?R)(\d+)$")
-_PREDICATE = re.compile(r"U?P(?:T|\d+)$")
+_PREDICATE = re.compile(r"U?P(?:T|R|\d+)$")
 _ZERO = frozenset({"RZ", "URZ", "SRZ"})
 _TRUE = frozenset({"PT", "UPT"})
+_FILES = frozenset({"PR", "UPR"})
 _SINKS = _ZERO | _TRUE
 # Parts of a register: first bit and width.
 _PARTS = {
@@ -189,9 +190,8 @@ class Form:
 
     def predicate(self, register: Operand, negated: bool = False) -> Flag:
         """A predicate register as a source."""
-        if not is_predicate(register):
+        if not isinstance(register, Register) or not is_predicate(register) or register.name in _FILES:
             raise Unmodelled
-        assert isinstance(register, Register)
         if register.name in _TRUE:
             return Flag(-1, True, negated)
         return Flag(self._index(register), None, negated)
@@ -208,6 +208,8 @@ class Form:
         for operand in self.destinations:
             if not isinstance(operand, Register):
                 raise Unmodelled
+            if operand.name in _FILES:
+                continue
             kept = None if operand.name in _SINKS else operand
             (flags if is_predicate(operand) else words).append(kept)
         return flags, words

@@ -1,4 +1,4 @@
-"""Predicates of SASS: ISETP, PLOP3, SEL, and predicates moved as bits (R2P, P2R).
+"""Predicates of SASS and choices by them: ISETP, PLOP3, SEL, IMNMX, and predicates as bits (R2P, P2R).
 
 ``ISETP`` compares, combines with a predicate, and gives the same with the comparison negated as its second
 destination; ``.EX`` compares the upper words of two pairs whose lower words were compared before.
@@ -11,7 +11,18 @@ from ptxaudit.ir.operands import Register
 from ptxaudit.ir.values import Domain, Truth, Value
 from ptxaudit.isa.ptx import bitfields
 from ptxaudit.isa.ptx.evaluate_base import LaneState, Result
-from ptxaudit.isa.sass.evaluate_base import WORD, Compiler, Flag, Form, Plan, Unmodelled, Word, only
+from ptxaudit.isa.sass.evaluate_arithmetic import compile_extremum
+from ptxaudit.isa.sass.evaluate_base import (
+    WORD,
+    Compiler,
+    Flag,
+    Form,
+    Plan,
+    Unmodelled,
+    Word,
+    only,
+    pair_destinations,
+)
 
 _RELATIONS = {"EQ": "eq", "NE": "ne", "LT": "lt", "LE": "le", "GT": "gt", "GE": "ge"}
 _STRICT = {"le": "lt", "ge": "gt", "lt": "lt", "gt": "gt"}
@@ -102,20 +113,55 @@ def _compile_predicate_table(form: Form) -> Plan:
 
 
 def _compile_select(form: Form) -> Plan:
-    form.allow()
+    form.allow("64")
     form.expect(3)
     flags, words = form.results()
     if any(flags):
         raise Unmodelled
-    then, otherwise, condition = form.word(0), form.word(1), form.flag(2)
+    condition = form.flag(2)
+    destinations: tuple[Register | None, ...]
+    if form.has("64"):
+        destinations = pair_destinations(only(words))
+        pairs = list(zip(form.pair(0), form.pair(1), strict=True))
+    else:
+        destinations = (only(words),)
+        pairs = [(form.word(0), form.word(1))]
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
         truth = condition.get(domain, values)
         if isinstance(truth, bool):
-            return ((then if truth else otherwise).get(domain, values),)
-        return (domain.select(truth, then.get(domain, values), otherwise.get(domain, values)),)
+            return [(then if truth else otherwise).get(domain, values) for then, otherwise in pairs]
+        return [
+            domain.select(truth, then.get(domain, values), otherwise.get(domain, values))
+            for then, otherwise in pairs
+        ]
 
-    return Plan((only(words),), compute)
+    return Plan(destinations, compute)
+
+
+def _compile_long_extremum(form: Form) -> Plan:
+    """IMNMX on pairs; its other predicates belong to chains of wider numbers, which are not modelled."""
+    flags, words = form.results()
+    form.expect(4)
+    if any(flags) or not form.flag(3).is_false:
+        raise Unmodelled
+    is_signed = form.has("S64")
+    first, second, least = form.pair(0), form.pair(1), form.flag(2)
+
+    def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
+        left = [word.get(domain, values) for word in first]
+        right = [word.get(domain, values) for word in second]
+        below = domain.compare("le", left[0], right[0], 32, False)
+        smaller = extended(domain, "le", left[1], right[1], below, is_signed)
+        chosen = domain.negate(domain.combine("xor", smaller, least.get(domain, values)))
+        return [domain.select(chosen, one, other) for one, other in zip(left, right, strict=True)]
+
+    return Plan(pair_destinations(only(words)), compute)
+
+
+def _compile_extremum(form: Form) -> Plan:
+    form.allow("U32", "S32", "U64", "S64")
+    return _compile_long_extremum(form) if form.has("U64", "S64") else compile_extremum(form)
 
 
 def _bank(form: Form) -> str:
@@ -145,26 +191,28 @@ def _compile_to_predicates(form: Form) -> Plan:
 def _compile_from_predicates(form: Form) -> Plan:
     """P2R: a word whose masked bits are the predicates, the others those of a base word."""
     form.allow()
-    operands = [operand for operand in form.destinations if getattr(operand, "name", "") not in ("PR", "UPR")]
-    if len(operands) != 1 or not isinstance(operands[0], Register) or len(form.operands) < 2:
+    flags, words = form.results()
+    if flags or len(form.operands) < 2:
         raise Unmodelled
     mask = form.number(-1)
     base: Word = form.word(-2)
-    flags: list[tuple[int, Flag]] = [(bit, form.predicate(register)) for bit, register in _chosen(form, mask)]
+    sources: list[tuple[int, Flag]] = [(bit, form.predicate(flag)) for bit, flag in _chosen(form, mask)]
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
         total = algebra.bitwise(domain, "and", base.get(domain, values), ~mask & WORD, 32)
-        for bit, flag in flags:
+        for bit, flag in sources:
             total = domain.add(total, domain.number_of(flag.get(domain, values), 1 << bit), 32)
         return (total,)
 
-    return Plan((operands[0],), compute)
+    return Plan((only(words),), compute)
 
 
 COMPILERS: dict[str, Compiler] = {
     "ISETP": _compile_comparison,
     "PLOP3": _compile_predicate_table,
     "SEL": _compile_select,
+    "IMNMX": _compile_extremum,
+    "VIMNMX": _compile_extremum,
     "R2P": _compile_to_predicates,
     "UR2UP": _compile_to_predicates,
     "P2R": _compile_from_predicates,
