@@ -1,9 +1,13 @@
 """SASS front end: a cubin to :class:`ptxaudit.ir.function.Module` with control flow."""
 
+import gc
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ptxaudit.arch import Architecture, require_sass_support
 from ptxaudit.errors import BinaryFault
+from ptxaudit.frontends.ptx.demangle import demangle
 from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, OPTIONS, Section, parse_listing
 from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin, read_header
 from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targets, launch_facts
@@ -27,8 +31,9 @@ def load_cubin(data: bytes, name: str) -> Module:
         sections = parse_listing(run.output(), name)
     lowering = Lowering(name, cubin.architecture)
     functions: list[Function] = []
-    for section in sections:
-        functions.extend(lowering.function(body) for body in _bodies(section, cubin, name))
+    with _collection_paused():
+        for section in sections:
+            functions.extend(lowering.function(body) for body in _bodies(section, cubin, name))
     return Module(
         name=name,
         language=Language.SASS,
@@ -38,6 +43,18 @@ def load_cubin(data: bytes, name: str) -> Module:
         notes=tuple(lowering.notes),
         sha256=hashlib.sha256(data).hexdigest(),
     )
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking the growing IR again and again: none of it is garbage."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
@@ -68,7 +85,7 @@ def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> B
     common = decode_attributes(cubin.information.get(".nv.info", b""))
     return Body(
         name=symbol.name,
-        demangled=symbol.name,
+        demangled=demangle(symbol.name),
         is_entry=symbol.is_entry,
         start=symbol.start,
         raw=section.instructions[first:last],

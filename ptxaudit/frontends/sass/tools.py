@@ -83,12 +83,11 @@ class ToolRun:
         try:
             copy = Path(self._directory.name, "input.cubin")
             copy.write_bytes(data)
-            self._process = subprocess.Popen(
-                [path, *options, copy],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
+            # Files rather than pipes: the tool never waits for the reader, who is busy with the container.
+            with self._path("stdout").open("wb") as stdout, self._path("stderr").open("wb") as stderr:
+                self._process = subprocess.Popen(
+                    [path, *options, copy], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+                )
         except OSError as error:
             self._directory.cleanup()
             raise ToolError(f"{name}: {tool} cannot be started ({error})") from error
@@ -96,14 +95,17 @@ class ToolRun:
     def output(self) -> bytes:
         """What the tool printed; raises :class:`ToolError` when it fails or takes too long."""
         try:
-            stdout, stderr = self._process.communicate(timeout=TIMEOUT_SECONDS)
+            self._process.wait(timeout=TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired as error:
             raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s") from error
         if self._process.returncode != 0:
-            lines = stderr.decode("utf-8", "replace").strip().splitlines()
+            lines = self._path("stderr").read_text("utf-8", "replace").strip().splitlines()
             reason = lines[-1].strip() if lines else f"exit status {self._process.returncode}"
             raise ToolError(f"{self._name}: {self._tool} failed: {reason}")
-        return stdout
+        return self._path("stdout").read_bytes()
+
+    def _path(self, name: str) -> Path:
+        return Path(self._directory.name, name)
 
     def __enter__(self) -> "ToolRun":
         return self
@@ -113,5 +115,5 @@ class ToolRun:
     ) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.communicate()
+        self._process.wait()
         self._directory.cleanup()
