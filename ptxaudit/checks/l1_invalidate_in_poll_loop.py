@@ -1,0 +1,117 @@
+"""L1 invalidates that polling causes: at every attempt, or once per successful wait.
+
+A warning where loads that can hit L1 follow in a loop around the poll; a note where none follow, or where
+the poll stands in no loop and so runs once.
+"""
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.polling import Frequency, Invalidation, can_hit_l1, invalidations
+from ptxaudit.analysis.pollloops import poll_loops
+from ptxaudit.arch import SASS_ARCHITECTURES
+from ptxaudit.ir.describe import operand_text
+from ptxaudit.ir.events import Access, Fence, L1Invalidate, MbarrierWait, Scope, StateSpace
+from ptxaudit.ir.function import Language
+from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+_SHOWN_LOADS = 3
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Every invalidate that a poll causes."""
+    loops = poll_loops(analysis)
+    waits = analysis.occurrences(MbarrierWait)
+    if not waits and not loops.polls and not loops.undecided:
+        return Outcome.not_applicable()
+    violations = [_violation(analysis, one) for one in invalidations(analysis)]
+    return Outcome.of(violations, _undecided(analysis))
+
+
+def _violation(analysis: FunctionAnalysis, one: Invalidation) -> Violation:
+    repeated = one.enclosing is not None
+    follows = one.loads[:_SHOWN_LOADS]
+    related = [Related(load, "can hit L1 and follows") for load in follows]
+    related += [Related(copy, "the first attempt, apart from the loop") for copy in one.copies]
+    if one.attempt is not one.instruction:
+        related.insert(0, Related(one.attempt, "what is polled"))
+    return Violation(
+        one.instruction,
+        {
+            "polled": _polled(analysis, one),
+            "frequency": one.frequency.value,
+            "loads": _loads_text(one),
+        },
+        tuple(related),
+        (_why(one), *_repetition(analysis, one), *_other_loads(analysis, one)),
+        severity=Severity.WARNING if repeated and one.loads else Severity.NOTE,
+    )
+
+
+def _loads_text(one: Invalidation) -> str:
+    where = "after it" if one.enclosing is None else "in the loop around it"
+    if not one.loads:
+        return f"no load that could hit L1 follows {where}"
+    number = "1 load" if len(one.loads) == 1 else f"{len(one.loads)} loads"
+    return f"{number} that can hit L1 {'follows' if len(one.loads) == 1 else 'follow'} {where}"
+
+
+def _polled(analysis: FunctionAnalysis, one: Invalidation) -> str:
+    for event in analysis.events[one.attempt.index]:
+        if isinstance(event, MbarrierWait):
+            return f"the mbarrier {operand_text(event.address)}"
+        if isinstance(event, Access):
+            own = event.space in (StateSpace.SHARED, StateSpace.CLUSTER)
+            return f"the {'shared-memory' if own else 'global'} flag {operand_text(event.address)}"
+    raise AssertionError("an attempt is a wait or an access")
+
+
+def _why(one: Invalidation) -> str:
+    if one.frequency is Frequency.EVERY_ATTEMPT:
+        return "It executes also when the attempt fails and the loop goes round again."
+    if one.instruction.guard is not None and one.attempt is not one.instruction:
+        return f"Its guard {one.instruction.guard} is false when the attempt fails."
+    return "It executes only when the wait has succeeded."
+
+
+def _repetition(analysis: FunctionAnalysis, one: Invalidation) -> tuple[str, ...]:
+    if one.enclosing is not None:
+        return ()
+    if analysis.function.is_entry:
+        return ("No loop but the polling one is around it: the wait is executed once.",)
+    return ("How often this function is called is not known.",)
+
+
+def _other_loads(analysis: FunctionAnalysis, one: Invalidation) -> tuple[str, ...]:
+    """Loads of other roles: all warps of an SM share its L1."""
+    if one.loads:
+        return ()
+    others = sum(can_hit_l1(analysis, instruction) for instruction in analysis.function.instructions)
+    if not others:
+        return ("The function has no load that could hit L1.",)
+    return (f"Elsewhere the function has {others} that can; other warps may execute them meanwhile.",)
+
+
+def _undecided(analysis: FunctionAnalysis) -> str | None:
+    loops = poll_loops(analysis)
+    if loops.undecided:
+        return "a polling loop holds an instruction that is not in the instruction tables"
+    stray = {analysis.function.block_of(i.index).id for i, _ in analysis.occurrences(L1Invalidate)}
+    if stray & analysis.graph.irreducible:
+        return "an L1 invalidate stands on a cycle that is entered at two places"
+    architecture = analysis.function.architecture
+    if analysis.function.language is Language.PTX and architecture.number not in SASS_ARCHITECTURES:
+        blocks = frozenset[int]().union(*(poll.blocks for poll in loops.polls))
+        if any(_acquires_widely(analysis, block) for block in blocks):
+            return f"what an acquire is assembled to on {architecture.name} is not known"
+    return None
+
+
+def _acquires_widely(analysis: FunctionAnalysis, block: int) -> bool:
+    bounds = analysis.graph.blocks[block]
+    return any(
+        isinstance(event, Access | Fence | MbarrierWait)
+        and event.semantics is not None
+        and event.semantics.acquires
+        and event.scope is not Scope.CTA
+        for index in range(bounds.start, bounds.end)
+        for event in analysis.events[index]
+    )
