@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from ptxaudit import __version__
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.arch import Architecture
+from ptxaudit.cost.model import priced
 from ptxaudit.engine.findings import build_findings, is_strict_only, report_order
 from ptxaudit.engine.inputs import InputKind, InputSource, digest, load_module, sniff
 from ptxaudit.engine.registry import Rule
@@ -235,7 +236,8 @@ def _audit_function(
     for rule in options.rules:
         try:
             outcome = _shown(rule, rule.check(analysis), options.strict)
-            findings = list(build_findings(rule.pattern, function, input_name, outcome.violations))
+            violations = priced(analysis, rule.id, outcome.violations)
+            findings = list(build_findings(rule.pattern, function, input_name, violations))
         except Exception as error:
             message = _describe(error)
             into.internal_errors.append(

@@ -1,0 +1,1 @@
+"""What synchronisation costs, by measurement."""
