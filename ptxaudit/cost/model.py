@@ -90,11 +90,11 @@ def _flush_with(analysis: FunctionAnalysis, index: int) -> Scope | None:
     start = analysis.function.block_of(index).start
     for position in range(index, start - 1, -1):
         events = analysis.events[position]
+        if any(isinstance(event, Access | MbarrierWait) for event in events):
+            return None
         flushes = [event.scope for event in events if isinstance(event, MemoryFlush)]
         if flushes:
             return max(flushes)
-        if any(isinstance(event, Access | MbarrierWait) for event in events):
-            return None
     return None
 
 
@@ -103,10 +103,10 @@ def _invalidates_with(analysis: FunctionAnalysis, index: int) -> bool:
     end = analysis.function.block_of(index).end if analysis.function.language is Language.SASS else index + 1
     for position in range(index, end):
         events = analysis.events[position]
-        if any(isinstance(event, L1Invalidate) for event in events):
-            return True
         if any(isinstance(event, Access | MbarrierArrive | ClusterBarrier) for event in events):
             return False
+        if any(isinstance(event, L1Invalidate) for event in events):
+            return True
     return False
 
 

@@ -87,6 +87,12 @@ def test_without_loads_in_the_loop_an_invalidate_costs_nothing() -> None:
     assert "no load that could hit L1 follows" in cost.summary
 
 
+def test_an_atomic_with_a_memory_barrier_before_it_is_charged_for_its_invalidate_only() -> None:
+    both = (("atom.acquire.gpu", "atom.acq_rel.gpu"),)
+    (cost,) = costs("l1-invalidate-in-poll-loop/flag_atomic_acquire.ptx", both)
+    assert cost.cycles == (235, 305)
+
+
 def test_an_architecture_that_was_not_measured_is_named() -> None:
     (cost,) = costs("l1-invalidate-in-poll-loop/dsl_mailbox_loop.ptx")
     assert cost.architecture == "sm_90a"
