@@ -194,7 +194,8 @@ class _ControlFlow:
             if not listed:
                 self.unresolved.append(index)
         elif root == "CALL":
-            recursion = [self._start] if self._itself in instruction.operands else []
+            # An indirect call names a register, and the function that its offset is relative to.
+            recursion = [self._start] if instruction.operands == (self._itself,) else []
             inside = self._inside([*_label_offsets(instruction), *recursion])
             if not inside:
                 return

@@ -48,8 +48,11 @@ def _always(result: Events) -> Lowering:
 
 
 def _call(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
-    names = [o.name for o in instruction.operands if isinstance(o, Symbol | LabelReference)]
-    return (Transfer(TransferKind.CALL, names[-1] if names else None),)
+    # An indirect call names a register, and the function that its offset is relative to.
+    operands = instruction.operands
+    callee = operands[0] if len(operands) == 1 else None
+    target = callee.name if isinstance(callee, Symbol | LabelReference) else None
+    return (Transfer(TransferKind.CALL, target),)
 
 
 def _breakpoint(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:

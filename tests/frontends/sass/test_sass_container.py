@@ -28,6 +28,7 @@ def read(data: bytes) -> Cubin:
         ("dispatch", Architecture(90, "a")),
         ("tensor", Architecture(100, "a")),
         ("ampere", Architecture(80)),
+        ("indirect", Architecture(90)),
     ],
 )
 def test_architecture_with_its_feature_set(stem: str, architecture: Architecture) -> None:

@@ -73,6 +73,14 @@ def test_recursive_function_and_convergence_branches() -> None:
     assert any(0x110 in successors for successors in edges(kernel).values())
 
 
+def test_indirect_call_falls_through() -> None:
+    kernel = function_named(load_fixture("indirect"), "indirect")
+    (call,) = [i for i in kernel.instructions if i.opcode.startswith("CALL")]
+    block = kernel.block_of(call.index)
+    assert block.end > call.index + 1 or block.successors == (block.id + 1,)
+    assert all(0 not in block.successors for block in kernel.blocks)
+
+
 def test_listing_lines_and_locations_agree() -> None:
     module = load_fixture("ampere")
     lines = module.text.splitlines()
