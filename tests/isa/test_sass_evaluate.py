@@ -17,6 +17,7 @@ from ptxaudit.ir.operands import Immediate, Memory, Register
 from ptxaudit.ir.values import LANE_INDEX, LANES, Domain, Truth, Value, is_varying
 from ptxaudit.isa.ptx import bitfields
 from ptxaudit.isa.sass.evaluate import LaneState, compile_evaluation
+from ptxaudit.isa.sass.evaluate_float import rounded_bits
 from ptxaudit.isa.sass.opcodes import DESTINATIONS
 from ptxaudit.isa.sass.registers import accesses
 from ptxaudit.source import Location, LocationKind
@@ -372,6 +373,39 @@ def test_lowest_lane_of_an_unknown() -> None:
     assert domain.key(first) == domain.key(run("R2UR UR5,R4", {"R4": value}, domain, active)["UR5"])  # type: ignore[arg-type]
 
 
+def test_quotients_by_reciprocals() -> None:
+    domain = Domain()
+    cluster = domain.atom("clusterid", "clusterid", low=0)
+    block = domain.add(domain.multiply(cluster, 3, 32), 2, 32)
+    registers: dict[str, Value | Truth] = {"UR4": block, "R4": 3}
+    for text in (
+        "I2FP.F32.U32 R5,R4",
+        "MUFU.RCP R6,R5",
+        "VIADD R7,R6,0xfffffffe",
+        "I2FP.F32.U32.RZ R8,UR4",
+        "FMUL.RZ R9,R7,R8",
+        "F2I.U32.TRUNC.NTZ R10,R9",
+        "IMAD R11,R4,-R10,UR4",
+    ):
+        registers |= run(text, registers, domain)
+    assert domain.key(registers["R10"]) == domain.key(cluster)
+    assert registers["R11"] == 2
+    unknown = run("FMUL R9,R8,R12", {**registers, "R12": block}, domain)["R9"]
+    assert isinstance(run("F2I.U32.TRUNC.NTZ R10,R9", {"R9": unknown}, domain)["R10"], Affine)
+
+
+@given(st.floats(min_value=-1e30, max_value=1e30), st.sampled_from(["RZ", "RP", "RM"]))
+def test_directed_rounding(value: float, mode: str) -> None:
+    bits = rounded_bits(value, mode)
+    found = struct.unpack("<f", struct.pack("<I", bits))[0]
+    aim = {"RZ": value, "RP": -math.inf, "RM": math.inf}[mode]
+    other = float(np.nextafter(np.float32(found), np.float32(aim)))
+    if mode == "RZ":
+        assert abs(found) <= abs(value)
+    else:
+        assert found >= value > other if mode == "RP" else found <= value < other
+
+
 def test_what_is_not_modelled_is_an_atom_per_register() -> None:
     domain = Domain()
     registers = {f"R{number}": domain.atom(number, f"R{number}") for number in range(16)}
@@ -406,7 +440,8 @@ def test_what_is_not_evaluated_here(text: str) -> None:
 ROOTS = """
     IADD3 IADD3.X IADD.64 UIADD3 IMAD IMAD.WIDE IMAD.HI.U32 LEA LEA.HI.X SHF.L.U32 SHF.R.S64.HI LOP3.LUT
     PLOP3.LUT ISETP.LT.AND ISETP.GE.AND.EX SEL PRMT R2P P2R VOTE.ANY ELECT SHFL.BFLY REDUX MOV MOV.64 CS2R S2R
-    R2UR HFMA2 VIADD.16X2 VIMNMX.S16X2 SGXT BMSK FLO IABS IMNMX.S64 VIADDMNMX NEWOP F2I USHF UP2UR
+    R2UR HFMA2 VIADD.16X2 VIMNMX.S16X2 SGXT BMSK FLO IABS IMNMX.S64 VIADDMNMX NEWOP F2I.U32.TRUNC I2F.RP
+    MUFU.RCP FMUL.RZ USHF UP2UR
 """
 OPERANDS = """
     R4 -R5 ~R6 |R7| -|R8| R9.H1 R9.B2 RZ URZ UR4 -UR5 0x10 -0x4 P0 !P1 PT !PT UP3 PR c[0x0][0x160]

@@ -11,6 +11,7 @@ from sass_driver import SassRun, ptxas
 from ptxaudit.frontends.sass import load_cubin
 from ptxaudit.ir.lanes import LANE_INDEX
 from ptxaudit.isa.ptx import bitfields
+from ptxaudit.isa.sass.evaluate_float import rounded_bits
 
 pytestmark = pytest.mark.skipif(ptxas() is None, reason="needs ptxas")
 
@@ -19,6 +20,7 @@ WORD, LONG = (1 << 32) - 1, (1 << 64) - 1
 ARCHITECTURES = ("80", "90a", "100a", "103a", "120a")
 CLUSTERED = ("90a", "100a", "103a", "120a")
 RANK, SWIN_HIGH = 3, 0x100_0000
+CLUSTER, CTA = (3, 1, 2), (23, 4, 7)
 
 Reference = Callable[[int, int, int, int, int], int]
 
@@ -170,11 +172,24 @@ STATEMENTS: list[tuple[str, int, Reference]] = [
     ("mov.u32 $, %lanemask_lt;", 32, lambda t, n, m, w, v: (1 << t) - 1),
     ("mov.u32 $, 0x3c00;", 32, lambda t, n, m, w, v: 0x3C00),
     ("mov.u32 $, 0x10;", 32, lambda t, n, m, w, v: 0x10),
+    ("or.b32 %x, %m, 1; div.u32 $, %n, %x;", 32, lambda t, n, m, w, v: n // (m | 1)),
+    ("add.u32 %x, %t, 3; rem.u32 $, %n, %x;", 32, lambda t, n, m, w, v: n % (t + 3)),
+    ("div.u32 $, %n, 7;", 32, lambda t, n, m, w, v: n // 7),
+    ("div.s32 $, %n, 24;", 32, lambda t, n, m, w, v: int(s32(n) / 24)),
+    (
+        "add.u32 %x, %t, 3; rem.s32 $, %n, %x;",
+        32,
+        lambda t, n, m, w, v: s32(n) - int(s32(n) / (t + 3)) * (t + 3),
+    ),
     ("mov.u32 $, %ntid.x;", 32, lambda t, n, m, w, v: 32),
 ]
 CLUSTER_STATEMENTS: list[tuple[str, int, Reference]] = [
     ("elect.sync %x|%p, -1; selp.u32 $, 8, 1, %p;", 32, lambda t, n, m, w, v: 8 if t == 0 else 1),
     ("elect.sync $|%p, -1;", 32, lambda t, n, m, w, v: 0),
+    ("mov.u32 $, %cluster_ctaid.x;", 32, lambda t, n, m, w, v: CTA[0] % CLUSTER[0]),
+    ("mov.u32 $, %cluster_ctaid.y;", 32, lambda t, n, m, w, v: CTA[1] % CLUSTER[1]),
+    ("mov.u32 $, %cluster_ctaid.z;", 32, lambda t, n, m, w, v: CTA[2] % CLUSTER[2]),
+    ("mov.u32 $, %cluster_nctarank;", 32, lambda t, n, m, w, v: 6),
     ("mov.u32 $, %cluster_ctarank;", 32, lambda t, n, m, w, v: RANK),
     (
         "mov.u32 %x, buffer; mad.lo.s32 %x, %t, 16, %x; mapa.shared::cluster.u32 $, %x, 1;",
@@ -225,7 +240,13 @@ def constants(architecture: str, n: int, m: int, w: int, v: int) -> dict[int, in
     block = 0x360 if number >= 100 else 0
     held = dict.fromkeys(range(0x400), 0)
     words = [(start, OUT, 8), (start + 8, n, 4), (start + 12, m, 4), (start + 16, w, 8), (start + 24, v, 8)]
-    for place, value, width in [*words, (block, 32, 4), (block + 4, 1, 4), (block + 8, 1, 4)]:
+    words += [(block, 32, 4), (block + 4, 1, 4), (block + 8, 1, 4)]
+    shape, rank, reciprocal = (0x144, 0x188, 0x154) if number == 90 else (0x2A0, 0x2CC, 0x2B4)
+    if number >= 90:
+        words += [(shape + 4 * axis, size, 4) for axis, size in enumerate(CLUSTER)]
+        words += [(reciprocal + 4 * axis - 4, rounded_bits(1 / CLUSTER[axis]), 4) for axis in (1, 2)]
+        words.append((rank, 6, 4))
+    for place, value, width in words:
         for byte in range(width):
             held[place + byte] = value >> (8 * byte) & 0xFF
     return held
@@ -237,6 +258,8 @@ def execute(cubin: bytes, architecture: str, n: int, m: int, w: int, v: int) -> 
         "SR_TID.X": LANE_INDEX,
         "SR_LANEID": LANE_INDEX,
         "SR_CgaCtaId": RANK,
+        "SR_CgaSize": 0,
+        **{f"SR_CTAID.{axis}": index for axis, index in zip("XYZ", CTA, strict=True)},
         "SR_SWINHI": SWIN_HIGH,
         "SR_LTMASK": (LANE_INDEX * 0 + 1 << LANE_INDEX) - 1,
     }

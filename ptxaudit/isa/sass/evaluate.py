@@ -2,9 +2,10 @@
 
 Property: exact results of integer, predicate and data-movement instructions of sm_80 to sm_120; for every
 other an atom per destination that equal instructions on equal sources share. Known limits: floating point
-and packed arithmetic are atoms, and so is the upper word of a 64-bit number whose carry is not known.
-Loads, atomics, barriers and everything else with an effect beyond registers is not evaluated here. An
-operand in a constant bank is a source of its own: whoever reads it gives the 32-bit word at its address.
+(but for integer division) and packed arithmetic are atoms, and so is the upper word of a 64-bit number whose
+carry is not known. Loads, atomics, barriers and everything else with an effect beyond registers is not
+evaluated here. An operand in a constant bank is a source of its own: whoever reads it gives the 32-bit word
+at its address.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,13 @@ from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Memory, Operand, Register
 from ptxaudit.ir.values import Domain
 from ptxaudit.isa.ptx.evaluate_base import Compute, Evaluation, LaneState, Result, unmodelled
-from ptxaudit.isa.sass import evaluate_arithmetic, evaluate_bits, evaluate_move, evaluate_predicates
+from ptxaudit.isa.sass import (
+    evaluate_arithmetic,
+    evaluate_bits,
+    evaluate_float,
+    evaluate_move,
+    evaluate_predicates,
+)
 from ptxaudit.isa.sass.evaluate_base import Compiler, Form, Unmodelled, is_predicate
 
 __all__ = ["Evaluation", "LaneState", "compile_evaluation"]
@@ -23,6 +30,7 @@ _COMPILERS: dict[str, Compiler] = {
     **evaluate_bits.COMPILERS,
     **evaluate_predicates.COMPILERS,
     **evaluate_move.COMPILERS,
+    **evaluate_float.COMPILERS,
 }
 _LEADING = {"ELECT": 2, "ISETP": 2, "PLOP3": 2, "R2P": 1, "UR2UP": 1}
 # Executed by the order engine, or without a result that is a function of the sources.
