@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.group_dump import dump_groups
 from ptxaudit.errors import UsageError
 from ptxaudit.ir.describe import describe
 from ptxaudit.ir.function import BasicBlock, Language
@@ -79,6 +80,7 @@ def cfg_dot(analysis: FunctionAnalysis) -> str:
 DUMPERS: dict[str, Callable[[FunctionAnalysis], str]] = {
     "cfg": dump_cfg,
     "events": dump_events,
+    "groups": dump_groups,
 }
 STRUCTURED: dict[str, Callable[[FunctionAnalysis], dict[str, Any]]] = {
     "cfg": cfg_document,

@@ -107,6 +107,23 @@ class Addressing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class MatrixOperand:
+    """The shape of a matrix in shared memory that a descriptor names.
+
+    ``role`` is ``a`` or ``b``; ``rows`` is its extent in M or N, ``None`` where the instruction
+    descriptor (``shape``, an operand of tcgen05.mma) tells it; ``depth_bytes`` the bytes of one row in K.
+    ``mn_major`` tells that M or N is the contiguous dimension, ``None`` where ``shape`` tells it.
+    """
+
+    role: str
+    rows: int | None
+    depth_bytes: int
+    mn_major: bool | None
+    shape: Operand | None = None
+    pair: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """A read or write of memory.
 
@@ -132,6 +149,7 @@ class Access:
     multicast: bool = False
     value: Operand | None = None
     operation: str | None = None
+    matrix: MatrixOperand | None = None
 
     @property
     def reads(self) -> bool:

@@ -12,6 +12,7 @@ from ptxaudit.ir.events import (
     Addressing,
     ArriveSource,
     Completion,
+    MatrixOperand,
     MbarrierArrive,
     Proxy,
     Scope,
@@ -22,7 +23,7 @@ from ptxaudit.ir.events import (
     WgmmaFence,
     WgmmaIssue,
 )
-from ptxaudit.ir.operands import Memory, Operand, Register, Vector, registers_in
+from ptxaudit.ir.operands import Immediate, Memory, Operand, Register, Vector, registers_in
 from ptxaudit.isa.ptx.events_common import (
     Builder,
     Events,
@@ -36,7 +37,13 @@ from ptxaudit.isa.ptx.forms import InstructionForm
 _PAIR = "cta_group::2"
 
 
-def _descriptor_read(operand: Operand, completion: Completion) -> Access:
+# Every wgmma and tcgen05.mma kind takes 32 bytes of K of a dense operand (PTX ISA 9.7.15.2, 9.7.16.2.1).
+_DEPTH_BYTES = 32
+
+
+def _descriptor_read(
+    operand: Operand, completion: Completion, matrix: MatrixOperand | None = None
+) -> Access:
     return Access(
         AccessKind.READ,
         StateSpace.SHARED,
@@ -45,6 +52,7 @@ def _descriptor_read(operand: Operand, completion: Completion) -> Access:
         proxy=Proxy.ASYNC,
         completion=completion,
         addressing=Addressing.MATRIX_DESCRIPTOR,
+        matrix=matrix,
     )
 
 
@@ -67,15 +75,25 @@ def _wgmma_fence(form: InstructionForm, architecture: Architecture) -> Lowering:
 
 def _wgmma(form: InstructionForm, architecture: Architecture) -> Lowering:
     shape = next((m for m in form.modifiers if m.startswith("m64n")), "")
+    columns = int(shape.removeprefix("m64n").partition("k")[0] or 8)
+    transposable = form.modifiers[-1] in ("f16", "bf16")
 
     def lower(operands: tuple[Operand, ...]) -> Events:
         accumulators = registers_in(operands[0])
         a, b = operands[1], operands[2]
-        b_read = _descriptor_read(b, Completion.WGMMA_GROUP)
+        # imm-trans-a and imm-trans-b come last, for 16-bit types only (PTX ISA 9.7.15.5.2).
+        immediates = [operand.value for operand in operands[3:] if isinstance(operand, Immediate)]
+        a_in_registers = isinstance(a, Vector)
+        turned = [bool(value) for value in immediates[-1 if a_in_registers else -2 :]]
+        a_turned, b_turned = (turned[0], turned[-1]) if transposable and turned else (False, False)
+        b_matrix = MatrixOperand("b", columns, _DEPTH_BYTES, b_turned)
+        b_read = _descriptor_read(b, Completion.WGMMA_GROUP, b_matrix)
         # A in registers is a vector of fragments, A in shared memory a descriptor (PTX ISA 9.7.15.5).
-        if isinstance(a, Vector):
+        if a_in_registers:
             return (WgmmaIssue(accumulators, registers_in(a), shape), b_read)
-        return (WgmmaIssue(accumulators, (), shape), _descriptor_read(a, Completion.WGMMA_GROUP), b_read)
+        a_matrix = MatrixOperand("a", 64, _DEPTH_BYTES, a_turned)
+        a_read = _descriptor_read(a, Completion.WGMMA_GROUP, a_matrix)
+        return (WgmmaIssue(accumulators, (), shape), a_read, b_read)
 
     return lower
 
@@ -165,15 +183,17 @@ def _mma(form: InstructionForm, architecture: Architecture) -> Lowering:
 
     def lower(operands: tuple[Operand, ...]) -> Events:
         d, a, b = operands[:3]
+        # The instruction descriptor is the first operand behind B that is no bracket (9.7.16.10.9).
+        shape = next((operand for operand in operands[3:] if not isinstance(operand, Memory)), None)
         if isinstance(a, Memory):
             a_read = _tensor_access(AccessKind.READ, a, commit)
         else:
-            a_read = _descriptor_read(a, commit)
+            a_read = _descriptor_read(a, commit, MatrixOperand("a", None, _DEPTH_BYTES, None, shape, pair))
         others = [_tensor_access(AccessKind.READ, o, commit) for o in operands[3:] if isinstance(o, Memory)]
         return (
             TensorOperation(TensorAction.MMA, pair, d),
             a_read,
-            _descriptor_read(b, commit),
+            _descriptor_read(b, commit, MatrixOperand("b", None, _DEPTH_BYTES, None, shape, pair)),
             *others,
             _tensor_access(AccessKind.UPDATE, d, commit),
         )

@@ -1,0 +1,51 @@
+"""Everything that checks ask about one function, computed once and when first asked for."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ptxaudit.ir.cfg import ControlFlowGraph
+from ptxaudit.ir.events import Event
+from ptxaudit.ir.function import Function, Language, Module
+from ptxaudit.ir.instruction import Instruction
+from ptxaudit.isa.ptx.events import events as ptx_events
+from ptxaudit.isa.sass.events import events as sass_events
+
+E = TypeVar("E")
+
+
+class FunctionAnalysis:
+    """A function with its control flow and events, shared by all checks."""
+
+    def __init__(self, function: Function, module: Module) -> None:
+        self.function = function
+        self.module = module
+        self._memo: dict[str, Any] = {}
+
+    def memo(self, name: str, compute: Callable[[], E]) -> E:
+        """The result of a further analysis, computed the first time it is asked for."""
+        if name not in self._memo:
+            self._memo[name] = compute()
+        result: E = self._memo[name]
+        return result
+
+    @cached_property
+    def graph(self) -> ControlFlowGraph:
+        """Control-flow relations."""
+        return ControlFlowGraph(self.function)
+
+    @cached_property
+    def events(self) -> tuple[tuple[Event, ...], ...]:
+        """The events of each instruction, by instruction index."""
+        architecture = self.function.architecture
+        derive = ptx_events if self.function.language is Language.PTX else sass_events
+        return tuple(derive(instruction, architecture) for instruction in self.function.instructions)
+
+    def occurrences(self, kind: type[E]) -> tuple[tuple[Instruction, E], ...]:
+        """Every event of a kind with its instruction, in program order."""
+        return tuple(
+            (instruction, event)
+            for instruction, events in zip(self.function.instructions, self.events, strict=True)
+            for event in events
+            if isinstance(event, kind)
+        )

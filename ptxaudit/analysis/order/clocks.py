@@ -1,0 +1,687 @@
+"""What happens before what in every schedule of an execution, by vector clocks.
+
+The entries of an execution are one order in which its steps could happen. Walking them once, every
+agent keeps clocks: entry ``c`` of a clock says up to which step of component ``c`` the agent knows that
+it has happened. Components are agents (the lanes of a warp that always act together) and the asynchronous
+operations of one issuer and kind that complete in order.
+
+Property, for each of the clocks of an agent at a step:
+
+1. ``time``: the step cannot begin before these steps have been performed, whatever their memory
+   semantics. Edges: program order, convergence of lanes that had parted, CTA and cluster barriers,
+   completion of an mbarrier phase to a wait that observed it, group waits.
+2. ``shared`` and ``outer``: causality order of the PTX memory model (PTX ISA 8.9) for accesses to
+   shared or tensor memory, and to other memory. Edges of (1) that are morally strong: the release's and
+   the acquire's scope both include the other thread (8.5, 8.7), relaxed operations count with a fence on
+   their side, ``sync_restrict`` fences order only the shared window.
+3. ``proxied``: causality order of generic-proxy accesses up to a proxy fence that their own thread
+   executed afterwards (8.6), so an async-proxy access ordered after it sees them. ``weakly_proxied`` is
+   the same for a proxy fence that any thread executed after learning of them.
+
+Direction: forward, one pass. Join: componentwise maximum. Known limits: ``fence.sc`` order and atomics
+on global memory give no edge; a CTA barrier is taken to order all threads that take part.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxaudit.analysis.order.trace import (
+    AsyncOperation,
+    BarrierKey,
+    Consumption,
+    Convergence,
+    Delivery,
+    Execution,
+    Footprint,
+    PhaseComplete,
+    Step,
+)
+from ptxaudit.ir import events as ev
+
+Clock = NDArray[np.int32]
+
+TIME, SHARED, OUTER, PROXIED, WEAKLY_PROXIED = range(5)
+_KINDS = 5
+
+
+@dataclass(slots=True)
+class Contribution:
+    """Arrivals at one phase that release alike: who, at which scope, what they knew.
+
+    ``release_scope`` is ``None`` for relaxed arrivals without a fence (only ``time`` holds).
+    """
+
+    cta: int
+    release_scope: ev.Scope | None
+    clocks: "NDArray[np.int32]"
+    steps: list[Step]
+    generic_payload: bool = False
+
+
+@dataclass(slots=True)
+class FailedLink:
+    """A synchronisation that took place in time but does not make accesses visible, and why.
+
+    ``reason`` is one of ``wait-scope``, ``wait-relaxed``, ``arrive-scope``, ``arrive-relaxed`` or
+    ``fence-too-narrow``.
+    """
+
+    reason: str
+    wait: Step
+    contribution: Contribution
+    fence: Step | None = None
+
+
+@dataclass(slots=True)
+class Agent:
+    """Lanes of one warp that act together. ``component`` is their entry in every clock."""
+
+    warp: int
+    lanes: int
+    cta: int
+    component: int
+    clocks: "NDArray[np.int32]"
+    released: "NDArray[np.int32] | None" = None
+    released_scope: ev.Scope | None = None
+    observed: list[tuple[Step, Contribution]] = field(default_factory=list)
+    failed: list[FailedLink] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Moment:
+    """A step's place in the order: its component and index, and its agent's clocks as they were.
+
+    The access is ordered before another whose clock reaches ``index`` at ``component``; for an
+    asynchronous access that is its completion, while ``issue_component`` and ``issue_index`` are its
+    issue.
+    """
+
+    step: Step
+    component: int
+    index: int
+    agent: Agent
+    issue_index: int
+    asynchronous: bool
+    footprint: Footprint
+
+
+AccessVisitor = Callable[[Moment, "ClockWalk"], None]
+PhaseVisitor = Callable[[Step, Agent, "PhaseRecord", "ClockWalk"], None]
+
+
+@dataclass(slots=True)
+class PhaseRecord:
+    """One phase of a barrier: what each contribution needs to have happened for it to complete."""
+
+    key: BarrierKey
+    phase: int
+    contributions: list[Contribution] = field(default_factory=list)
+    needs: dict[int, int] = field(default_factory=dict)
+    contributors: list[Step] = field(default_factory=list)
+
+    def need(self, component: int, index: int) -> None:
+        """The phase cannot complete before step ``index`` of a component."""
+        self.needs[component] = max(self.needs.get(component, 0), index)
+
+
+class ClockWalk:
+    """One pass over an execution. ``on_access`` sees every access with a footprint, ``on_phase`` every
+    arrive at and every successful wait on a phase, before the wait's own effect."""
+
+    def __init__(self, execution: Execution, on_access: AccessVisitor, on_phase: PhaseVisitor) -> None:
+        self.execution = execution
+        self._on_access = on_access
+        self._on_phase = on_phase
+        self._components: dict[Hashable, int] = {}
+        self.agents_of_warp = self._partition()
+        self._capacity = 64
+        self._grow_to_fit(len(self._components) + self._count_async())
+        self.phases: dict[tuple[BarrierKey, int], PhaseRecord] = {}
+        self._ticks: dict[int, int] = {}
+        self._open_groups: dict[tuple[int, ev.GroupKind], int] = {}
+        self._issues: dict[int, tuple[Agent, int]] = {}
+        self._issue_clocks: dict[int, NDArray[np.int32]] = {}
+        self._tensor_loads: dict[int, int] = {}
+        self._tensor_waits: dict[tuple[int, ev.AccessKind], set[int]] = {}
+        self._payloads: dict[int, list[Step]] = {}
+        self.proxy_fences: dict[int, list[tuple[int, Step]]] = {}
+
+    # Components --------------------------------------------------------------------------------------
+
+    def _partition(self) -> list[list[Agent]]:
+        """Split each warp into the groups of lanes that no mask of a step divides."""
+        masks: list[set[int]] = [set() for _ in self.execution.warps]
+        for entry in self.execution.entries:
+            if isinstance(entry, Step):
+                masks[entry.warp].add(entry.lanes)
+        agents: list[list[Agent]] = []
+        empty: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
+        for number, warp in enumerate(self.execution.warps):
+            classes = [(1 << warp.threads) - 1]
+            for mask in masks[number]:
+                classes = [part for one in classes for part in (one & mask, one & ~mask) if part]
+            components = [self._component(("agent", number, lanes)) for lanes in classes]
+            agents.append(
+                [
+                    Agent(number, lanes, warp.cta, component, empty)
+                    for lanes, component in zip(classes, components, strict=True)
+                ]
+            )
+        return agents
+
+    def _component(self, key: Hashable) -> int:
+        return self._components.setdefault(key, len(self._components))
+
+    def _count_async(self) -> int:
+        kinds: set[Hashable] = set()
+        for entry in self.execution.entries:
+            if isinstance(entry, Step) and entry.operation is not None:
+                operation = entry.operation
+                kinds.add((entry.warp, entry.lanes, operation.kind, operation.key, entry.instruction.index))
+            elif isinstance(entry, Step) and isinstance(entry.event, ev.TensorOperation):
+                kinds.add((entry.warp, entry.lanes, entry.event.action))
+        return 2 * len(kinds) + 8
+
+    def _grow_to_fit(self, count: int) -> None:
+        self._capacity = count + sum(len(agents) for agents in self.agents_of_warp) * 4
+        for agents in self.agents_of_warp:
+            for agent in agents:
+                agent.clocks = np.zeros((_KINDS, self._capacity), dtype=np.int32)
+
+    # The walk ----------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Walk all entries."""
+        for entry in self.execution.entries:
+            if isinstance(entry, Step):
+                self._step(entry)
+            elif isinstance(entry, Delivery):
+                self._delivery(entry)
+            elif isinstance(entry, Convergence):
+                self._converge(entry)
+            elif isinstance(entry, Consumption):
+                self._consume(entry)
+            else:
+                self._completion(entry)
+
+    def _agents(self, step: Step) -> list[Agent]:
+        return [agent for agent in self.agents_of_warp[step.warp] if agent.lanes & step.lanes]
+
+    def _tick(self, agent: Agent) -> int:
+        """Advance an agent's own component; its index."""
+        index = self._ticks.get(agent.component, 0) + 1
+        self._ticks[agent.component] = index
+        agent.clocks[TIME : OUTER + 1, agent.component] = index
+        return index
+
+    def _converge(self, entry: Convergence) -> None:
+        """Lanes that met again go on together: in time, but nothing is made visible."""
+        meeting = [agent for agent in self.agents_of_warp[entry.warp] if agent.lanes & entry.lanes]
+        _join_time(meeting)
+
+    def _step(self, step: Step) -> None:
+        agents = self._agents(step)
+        for agent in agents:
+            self._tick(agent)
+        if len(agents) > 1:
+            _join_time(agents)
+        match step.event:
+            case ev.Access():
+                self._access(step, agents)
+            case ev.MbarrierArrive():
+                self._arrive(step, agents)
+            case ev.MbarrierWait():
+                self._wait(step, agents)
+            case ev.CtaBarrier():
+                self._cta_arrive(step, agents)
+            case ev.ClusterBarrier():
+                self._cluster(step, agents)
+            case ev.Fence():
+                for agent in agents:
+                    self._fence(step, agent)
+            case ev.WarpBarrier():
+                _join_all(agents)
+            case ev.GroupCommit():
+                for agent in agents:
+                    group = (agent.component, step.event.kind)
+                    self._open_groups[group] = self._open_groups.get(group, 1) + 1
+            case ev.GroupWait():
+                for agent in agents:
+                    self._group_wait(step, agent)
+            case ev.TensorOperation():
+                for agent in agents:
+                    self._tensor_wait(step.event, agent)
+                if step.footprint is not None:
+                    self._collective(step, agents)
+            case _:
+                pass
+
+    # Accesses ----------------------------------------------------------------------------------------
+
+    def _access(self, step: Step, agents: list[Agent]) -> None:
+        event = step.event
+        assert isinstance(event, ev.Access)
+        if _is_collective(step):
+            self._collective(step, agents)
+            return
+        for agent in agents:
+            index = self._ticks[agent.component]
+            asynchronous = event.completion is not ev.Completion.SYNCHRONOUS
+            component, number = agent.component, index
+            if asynchronous:
+                component, number = self._async_place(step, agent, event)
+            if step.operation is not None:
+                self._issues[step.operation.number] = (agent, index)
+                self._issue_clocks[step.operation.number] = agent.clocks.copy()
+                self._payloads.setdefault(step.operation.number, []).append(step)
+            footprint = _of_lanes(step.footprint, agent.lanes, len(agents))
+            if footprint is not None:
+                self._on_access(
+                    Moment(step, component, number, agent, index, asynchronous, footprint), self
+                )
+
+    def _collective(self, step: Step, agents: list[Agent]) -> None:
+        """An access that the lanes of a warp make together: each of them knows it as its own."""
+        event = step.event
+        agent = agents[0]
+        component = self._component(("collective", agent.warp))
+        number = self._ticks.get(component, 0) + 1
+        asynchronous = isinstance(event, ev.Access) and event.completion is not ev.Completion.SYNCHRONOUS
+        if asynchronous:
+            assert isinstance(event, ev.Access)
+            component, number = self._async_place(step, agent, event)
+        else:
+            self._ticks[component] = number
+            for each in agents:
+                each.clocks[TIME : OUTER + 1, component] = number
+        if step.footprint is not None:
+            index = self._ticks[agent.component]
+            self._on_access(
+                Moment(step, component, number, agent, index, asynchronous, step.footprint), self
+            )
+
+    def _async_place(self, step: Step, agent: Agent, event: ev.Access) -> tuple[int, int]:
+        """The component and index that stand for the completion of an asynchronous access."""
+        operation = step.operation
+        match event.completion:
+            case ev.Completion.MBARRIER if operation is not None and operation.key is not None:
+                assert operation.phase is not None
+                return self._component(("copy", agent.component, operation.key)), operation.phase + 1
+            case ev.Completion.BULK_GROUP:
+                kind = "bulk read" if event.reads else "bulk"
+                return self._component((kind, agent.component)), self._group(agent, ev.GroupKind.BULK)
+            case ev.Completion.ASYNC_GROUP:
+                component = self._component(("cp.async", agent.component))
+                return component, self._group(agent, ev.GroupKind.CP_ASYNC)
+            case ev.Completion.WGMMA_GROUP:
+                component = self._component(("wgmma", self._warpgroup(agent)))
+                return component, self._group(agent, ev.GroupKind.WGMMA)
+            case ev.Completion.TCGEN05_COMMIT:
+                component = self._component(("tcgen05", agent.component))
+                self._tensor_loads[component] = self._tensor_loads.get(component, 0) + 1
+                return component, self._tensor_loads[component]
+            case ev.Completion.TCGEN05_WAIT:
+                component = self._component(("tmem", agent.warp, step.instruction.index))
+                self._tensor_loads[component] = self._tensor_loads.get(component, 0) + 1
+                self._tensor_waits.setdefault((agent.warp, event.kind), set()).add(component)
+                return component, self._tensor_loads[component]
+            case _:
+                return self._component(("never", agent.component)), 1
+
+    def _group(self, agent: Agent, kind: ev.GroupKind) -> int:
+        """The number of the group that is open; wgmma groups are counted by warp, others by thread."""
+        return self._open_groups.get((agent.component, kind), 1)
+
+    def _warpgroup(self, agent: Agent) -> int:
+        """The first warp of a warp's warpgroup, which stands for it."""
+        return agent.warp - self.execution.warps[agent.warp].warp % 4
+
+    def _group_wait(self, step: Step, agent: Agent) -> None:
+        event = step.event
+        assert isinstance(event, ev.GroupWait)
+        committed = self._group(agent, event.kind) - 1
+        done = committed if event.depth is None else committed - event.depth
+        if event.depth is None:
+            done = committed + 1
+        names: dict[ev.GroupKind, tuple[Hashable, ...]] = {
+            ev.GroupKind.BULK: (("bulk read", agent.component), ("bulk", agent.component)),
+            ev.GroupKind.CP_ASYNC: (("cp.async", agent.component),),
+            ev.GroupKind.WGMMA: (("wgmma", self._warpgroup(agent)),),
+        }
+        keys = names[event.kind][:1] if event.read_only else names[event.kind]
+        for key in keys:
+            component = self._component(key)
+            for kind in (TIME, SHARED, OUTER):
+                agent.clocks[kind, component] = max(agent.clocks[kind, component], done)
+
+    # mbarriers ---------------------------------------------------------------------------------------
+
+    def record(self, key: BarrierKey, phase: int) -> PhaseRecord:
+        """The record of a phase."""
+        found = self.phases.get((key, phase))
+        if found is None:
+            found = self.phases[key, phase] = PhaseRecord(key, phase)
+        return found
+
+    def _arrive(self, step: Step, agents: list[Agent]) -> None:
+        event = step.event
+        assert isinstance(event, ev.MbarrierArrive)
+        if step.key is None:
+            return
+        record = self.record(step.key, step.phase)
+        record.contributors.append(step)
+        for agent in agents:
+            self._on_phase(step, agent, record, self)
+            if event.source is ev.ArriveSource.TCGEN05_COMMIT:
+                self._commit_arrive(step, agent, record)
+                continue
+            clocks, scope = self._release(agent, event.semantics, event.scope)
+            if event.source is ev.ArriveSource.CP_ASYNC:
+                clocks = clocks.copy()
+                component = self._component(("cp.async", agent.component))
+                clocks[TIME : OUTER + 1, component] = self._group(agent, ev.GroupKind.CP_ASYNC)
+            _contribute(record, agent.cta, scope, clocks, step)
+            record.need(agent.component, self._ticks[agent.component])
+
+    def _commit_arrive(self, step: Step, agent: Agent, record: PhaseRecord) -> None:
+        """tcgen05.commit: the barrier learns that all prior asynchronous tcgen05 operations are done."""
+        component = self._component(("tcgen05", agent.component))
+        clocks = self._carried(agent, agent.clocks)
+        clocks[TIME : OUTER + 1, component] = self._tensor_loads.get(component, 0)
+        clocks[PROXIED:, component] = clocks[TIME, component]
+        _contribute(record, agent.cta, ev.Scope.CLUSTER, clocks, step)
+        record.contributions[-1].generic_payload = False
+        record.need(agent.component, self._ticks[agent.component])
+
+    def _release(
+        self, agent: Agent, semantics: ev.Semantics | None, scope: ev.Scope | None
+    ) -> "tuple[NDArray[np.int32], ev.Scope | None]":
+        """What an arrive or a barrier hands over, and at which scope."""
+        if semantics is None:
+            return agent.clocks.copy(), ev.Scope.SYS
+        if semantics.releases:
+            return agent.clocks.copy(), scope or ev.Scope.CTA
+        if agent.released is None:
+            clocks = np.zeros_like(agent.clocks)
+            clocks[TIME] = agent.clocks[TIME]
+            return clocks, None
+        clocks = agent.released.copy()
+        clocks[TIME] = agent.clocks[TIME]
+        return clocks, agent.released_scope
+
+    def _delivery(self, entry: Delivery) -> None:
+        operation = entry.operation
+        issue = self._issues.get(operation.number)
+        record = self.record(entry.key, entry.phase)
+        if issue is None:
+            return
+        agent, _ = issue
+        component = self._component(("copy", agent.component, entry.key))
+        clocks = self._carried(agent, self._issue_clocks[operation.number])
+        clocks[TIME : OUTER + 1, component] = entry.phase + 1
+        clocks[PROXIED:, component] = entry.phase + 1
+        steps = self._payloads.get(operation.number, [])
+        contribution = Contribution(agent.cta, ev.Scope.CLUSTER, clocks, list(steps), operation.generic_proxy)
+        record.contributions.append(contribution)
+        record.need(component, entry.phase + 1)
+
+    def _carried(self, agent: Agent, clocks: "NDArray[np.int32]") -> "NDArray[np.int32]":
+        """What the completion of an asynchronous operation says of others.
+
+        The operation itself comes after all that its issuer knew, so its completion does; of the issuer's
+        own accesses it makes nothing visible (PTX ISA 8.9.1.1).
+        """
+        carried = clocks.copy()
+        for own in self.agents_of_warp[agent.warp]:
+            carried[SHARED:, own.component] = 0
+        return carried
+
+    def _wait(self, step: Step, agents: list[Agent]) -> None:
+        event = step.event
+        assert isinstance(event, ev.MbarrierWait)
+        if step.key is None:
+            return
+        record = self.record(step.key, step.phase)
+        for agent in agents:
+            self._on_phase(step, agent, record, self)
+        if step.phase < 0:
+            return
+        for agent in agents:
+            for contribution in record.contributions:
+                self._observe(step, agent, contribution, event.semantics, event.scope)
+            for component, index in record.needs.items():
+                agent.clocks[TIME, component] = max(agent.clocks[TIME, component], index)
+
+    def _observe(
+        self,
+        step: Step,
+        agent: Agent,
+        contribution: Contribution,
+        semantics: ev.Semantics | None,
+        scope: ev.Scope | None,
+    ) -> None:
+        """An agent observed a phase to which others contributed: join what it may see."""
+        np.maximum(agent.clocks[TIME], contribution.clocks[TIME], out=agent.clocks[TIME])
+        crosses = contribution.cta != agent.cta
+        if contribution.release_scope is None:
+            agent.failed.append(FailedLink("arrive-relaxed", step, contribution))
+        elif crosses and contribution.release_scope < ev.Scope.CLUSTER:
+            agent.failed.append(FailedLink("arrive-scope", step, contribution))
+        elif semantics is not None and not semantics.acquires:
+            agent.observed.append((step, contribution))
+            agent.failed.append(FailedLink("wait-relaxed", step, contribution))
+        elif _reaches(agent, contribution, scope):
+            _join(agent, contribution.clocks)
+        else:
+            agent.observed.append((step, contribution))
+            agent.failed.append(FailedLink("wait-scope", step, contribution))
+
+    # Barriers ----------------------------------------------------------------------------------------
+
+    def _cta_arrive(self, step: Step, agents: list[Agent]) -> None:
+        if step.key is None:
+            return
+        record = self.record(step.key, step.phase)
+        record.contributors.append(step)
+        for agent in agents:
+            self._on_phase(step, agent, record, self)
+            _contribute(record, agent.cta, ev.Scope.CTA, agent.clocks.copy(), step)
+            record.need(agent.component, self._ticks[agent.component])
+
+    def _completion(self, entry: PhaseComplete) -> None:
+        """A CTA barrier completed: the threads that wait for it learn what all arrivals knew."""
+        if entry.key[0] != "bar":
+            return
+        record = self.record(entry.key, entry.phase)
+        for step in record.contributors:
+            assert isinstance(step.event, ev.CtaBarrier)
+            if step.event.action is ev.BarrierAction.ARRIVE:
+                continue
+            for agent in self._agents(step):
+                for contribution in record.contributions:
+                    np.maximum(agent.clocks, contribution.clocks, out=agent.clocks)
+
+    def _cluster(self, step: Step, agents: list[Agent]) -> None:
+        event = step.event
+        assert isinstance(event, ev.ClusterBarrier)
+        if step.key is None:
+            return
+        record = self.record(step.key, step.phase)
+        if event.action is ev.BarrierAction.ARRIVE:
+            record.contributors.append(step)
+            for agent in agents:
+                clocks, scope = self._release(agent, event.semantics, ev.Scope.CLUSTER)
+                _contribute(record, agent.cta, scope, clocks, step)
+            return
+        for agent in agents:
+            for contribution in record.contributions:
+                self._observe(step, agent, contribution, event.semantics, ev.Scope.CLUSTER)
+
+    # Fences ------------------------------------------------------------------------------------------
+
+    def _fence(self, step: Step, agent: Agent) -> None:
+        event = step.event
+        assert isinstance(event, ev.Fence)
+        if event.proxy is ev.Proxy.ASYNC:
+            self._proxy_fence(step, agent)
+        if event.mbarrier_init or (event.proxy is not None and event.semantics is None):
+            return
+        if event.semantics is None or event.semantics.releases:
+            agent.released = agent.clocks.copy()
+            agent.released_scope = event.scope or ev.Scope.SYS
+        if event.semantics is None or event.semantics.acquires:
+            self._acquire_fence(step, agent, event)
+
+    def _acquire_fence(self, step: Step, agent: Agent, event: ev.Fence) -> None:
+        kept: list[tuple[Step, Contribution]] = []
+        for wait, contribution in agent.observed:
+            if not _reaches(agent, contribution, event.scope):
+                kept.append((wait, contribution))
+                agent.failed.append(FailedLink("fence-too-narrow", wait, contribution, step))
+                continue
+            if event.sync_restrict is None:
+                _join(agent, contribution.clocks)
+                continue
+            before = agent.clocks[OUTER].copy()
+            _join(agent, contribution.clocks)
+            agent.clocks[OUTER] = before
+            kept.append((wait, contribution))
+            agent.failed.append(FailedLink("fence-too-narrow", wait, contribution, step))
+        agent.observed = kept
+
+    def _proxy_fence(self, step: Step, agent: Agent) -> None:
+        fence = (self._ticks[agent.component], step)
+        self.proxy_fences.setdefault(agent.component, []).append(fence)
+        own = [agent.component]
+        for name in ("cp.async",):
+            component = self._components.get((name, agent.component))
+            if component is not None:
+                own.append(component)
+        for component in own:
+            known = agent.clocks[SHARED, component]
+            agent.clocks[PROXIED, component] = max(agent.clocks[PROXIED, component], known)
+        np.maximum(agent.clocks[WEAKLY_PROXIED], agent.clocks[SHARED], out=agent.clocks[WEAKLY_PROXIED])
+
+    # Tensor memory -----------------------------------------------------------------------------------
+
+    def _tensor_wait(self, event: ev.TensorOperation, agent: Agent) -> None:
+        waits = {
+            ev.TensorAction.WAIT_LOAD: ev.AccessKind.READ,
+            ev.TensorAction.WAIT_STORE: ev.AccessKind.WRITE,
+        }
+        kind = waits.get(event.action)
+        for component in () if kind is None else self._tensor_waits.get((agent.warp, kind), ()):
+            agent.clocks[TIME : OUTER + 1, component] = self._tensor_loads[component]
+
+    def _consume(self, entry: Consumption) -> None:
+        """Registers of tensor-memory loads were used: the loads are done."""
+        for agent in self.agents_of_warp[entry.warp]:
+            for load in entry.loads:
+                component = self._components.get(("tmem", entry.warp, load))
+                if component is not None and agent.lanes & entry.lanes:
+                    agent.clocks[TIME : OUTER + 1, component] = self._tensor_loads[component]
+
+
+# SASS instructions that the lanes of a warp execute as one; PTX says so by ``.aligned``.
+_COLLECTIVE_OPCODES = ("LDSM", "STSM", "LDTM", "STTM", "UTCATOMSWS")
+
+
+def _is_collective(step: Step) -> bool:
+    opcode = step.instruction.opcode
+    return ".aligned" in opcode or opcode.startswith(_COLLECTIVE_OPCODES)
+
+
+def _of_lanes(footprint: Footprint | None, lanes: int, parts: int) -> Footprint | None:
+    """The part of a footprint that belongs to some lanes, when the access is made lane by lane."""
+    if footprint is None or footprint.lanes is None or parts == 1:
+        return footprint
+    chosen = (lanes >> footprint.lanes) & 1 == 1
+    return Footprint(
+        footprint.memory,
+        footprint.starts[chosen],
+        footprint.size,
+        footprint.lanes[chosen],
+        footprint.certain,
+    )
+
+
+def ordered(clocks: "NDArray[np.int32]", kind: int, component: int, index: int) -> bool:
+    """Whether a clock says that step ``index`` of a component comes before."""
+    return bool(clocks[kind, component] >= index)
+
+
+def phase_known(agent: Agent, record: PhaseRecord) -> bool:
+    """Whether every contribution to a phase is known to have happened, so that it has completed."""
+    time = agent.clocks[TIME]
+    return all(time[component] >= index for component, index in record.needs.items())
+
+
+def _reaches(agent: Agent, contribution: Contribution, scope: ev.Scope | None) -> bool:
+    if contribution.cta == agent.cta:
+        return True
+    if scope is None:
+        return True
+    if not contribution.generic_payload and _is_async_payload(contribution):
+        return True
+    return scope >= ev.Scope.CLUSTER
+
+
+def _is_async_payload(contribution: Contribution) -> bool:
+    return any(
+        step.operation is not None or (isinstance(step.event, ev.MbarrierArrive) and
+        step.event.source is ev.ArriveSource.TCGEN05_COMMIT)
+        for step in contribution.steps
+    )
+
+
+def _join(agent: Agent, clocks: "NDArray[np.int32]") -> None:
+    np.maximum(agent.clocks, clocks, out=agent.clocks)
+
+
+def _join_time(agents: list[Agent]) -> None:
+    """Agents that act together have come as far in time; nothing is made visible by that."""
+    joined = np.maximum.reduce([agent.clocks[TIME] for agent in agents])
+    for agent in agents:
+        agent.clocks[TIME] = joined
+
+
+def _join_all(agents: list[Agent]) -> None:
+    if len(agents) < 2:
+        return
+    joined = np.maximum.reduce([agent.clocks for agent in agents])
+    for agent in agents:
+        agent.clocks[:] = joined
+
+
+def _contribute(
+    record: PhaseRecord, cta: int, scope: ev.Scope | None, clocks: "NDArray[np.int32]", step: Step
+) -> None:
+    """Add an arrival to a phase; arrivals that release alike are kept as one."""
+    for contribution in record.contributions:
+        alike = contribution.cta == cta and contribution.release_scope == scope
+        if alike and not _is_async_payload(contribution):
+            np.maximum(contribution.clocks, clocks, out=contribution.clocks)
+            contribution.steps.append(step)
+            return
+    record.contributions.append(Contribution(cta, scope, clocks, [step]))
+
+
+__all__ = [
+    "OUTER",
+    "PROXIED",
+    "SHARED",
+    "TIME",
+    "WEAKLY_PROXIED",
+    "Agent",
+    "AsyncOperation",
+    "ClockWalk",
+    "Contribution",
+    "FailedLink",
+    "Moment",
+    "PhaseRecord",
+    "ordered",
+    "phase_known",
+]

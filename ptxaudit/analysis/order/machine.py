@@ -1,0 +1,569 @@
+"""Executes a kernel's synchronisation slice, all warps of a cluster, in one order that could happen.
+
+The order is chosen so that every warp runs until it has to wait. Which phases, bytes and values that
+gives is used; the order of unrelated events is not: ``clocks`` works out what is ordered in every
+schedule. Lanes that part at a branch become fragments that go on independently and meet at the
+branch's immediate post-dominator. A failed ``try_wait`` returns false; a fragment that comes back to it
+with nothing done in between waits for the phase.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxaudit.analysis.order import effects
+from ptxaudit.analysis.order.address import in_cta, shared_layout
+from ptxaudit.analysis.order.barriers import ClusterBarrierState, CtaBarrierState, Mbarrier
+from ptxaudit.analysis.order.decisions import Decisions
+from ptxaudit.analysis.order.fragment import Fragment, JoinPoint, Waiting, blend, is_truth, lane_bits, merge
+from ptxaudit.analysis.order.memory import SharedContents
+from ptxaudit.analysis.order.program import Exit, Operation, Program
+from ptxaudit.analysis.order.special import launch_constant, special_value
+from ptxaudit.analysis.order.trace import (
+    AsyncOperation,
+    BarrierKey,
+    Consumption,
+    Convergence,
+    Execution,
+    PhaseComplete,
+    Step,
+    Stuck,
+    WarpIdentity,
+)
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.operands import (
+    Immediate,
+    LabelReference,
+    Memory,
+    Negated,
+    Opaque,
+    Operand,
+    Register,
+    Symbol,
+    Vector,
+)
+from ptxaudit.ir.values import LANES, Affine, Domain, Flags, Truth, Value
+from ptxaudit.isa.ptx.evaluate import LaneState
+
+_WORD = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """The launch that is executed: threads per CTA (x, y, z), CTAs per cluster (x, y, z)."""
+
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+
+    @property
+    def threads(self) -> int:
+        """Threads per CTA."""
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def ctas(self) -> int:
+        """CTAs per cluster."""
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How far an execution goes: operations in all, and times round each loop by its header block."""
+
+    operations: int = 2_000_000
+    default_iterations: int = 3
+    iterations: Mapping[int, int] | None = None
+
+    def limit(self, header: int) -> int:
+        """Times round the loop before it is left, if it can be."""
+        return (self.iterations or {}).get(header, self.default_iterations)
+
+
+class Machine:
+    """One execution. ``run`` gives its trace; a machine is used once.
+
+    ``last_first`` runs the warps in descending order, another schedule of the same launch. ``sample`` is a
+    number that every 32-bit parameter and the grid size get, for the first CTA or cluster of the grid.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        shape: LaunchShape,
+        bounds: Bounds,
+        forced: dict[int, bool] | None = None,
+        last_first: bool = False,
+        sample: int | None = None,
+    ) -> None:
+        self.program = program
+        self.shape = shape
+        self.sample = sample
+        self.bounds = bounds
+        self.domain = Domain()
+        self.decisions = Decisions(self.domain, forced)
+        self.function = program.analysis.function
+        self.layout = shared_layout(self.function.variables)
+        self.mbarriers: dict[BarrierKey, Mbarrier] = {}
+        self.cta_barriers: dict[BarrierKey, CtaBarrierState] = {}
+        self.cluster_barrier = ClusterBarrierState()
+        self.memory = SharedContents()
+        self.epochs: Counter[tuple[int, int]] = Counter()
+        self.visits: Counter[tuple[int, int]] = Counter()
+        self.in_flight: list[tuple[AsyncOperation, BarrierKey, int | None]] = []
+        self.exited: Counter[int] = Counter()
+        self.operations_left = bounds.operations
+        self.operation_count = 0
+        self.allocated_columns: Counter[int] = Counter()
+        self.cluster_arrivals: dict[int, int] = {}
+        self.wgmma_commits: Counter[int] = Counter()
+        self._current: AsyncOperation | None = None
+        self._operation_numbers = 0
+        warps = [
+            WarpIdentity(cta, warp, min(LANES, shape.threads - warp * LANES))
+            for cta in range(shape.ctas)
+            for warp in range((shape.threads + LANES - 1) // LANES)
+        ]
+        self.execution = Execution(tuple(warps))
+        self.fragments: list[Fragment] = []
+        for number, warp in enumerate(warps):
+            mask: Flags = np.arange(LANES) < warp.threads
+            self.fragments.append(Fragment(number, mask, {}))
+        if last_first:
+            self.fragments.reverse()
+        self._loops = {loop.header: loop for loop in program.analysis.graph.loops}
+        self._holding: dict[int, list[int]] = {}
+        for loop in program.analysis.graph.loops:
+            for block in loop.blocks:
+                self._holding.setdefault(block, []).append(loop.header)
+
+    # Scheduling --------------------------------------------------------------------------------------
+
+    def run(self) -> Execution:
+        """Execute until every warp has ended, nothing can go on, or a bound is reached."""
+        pending = list(self.fragments)
+        while pending and self.operations_left > 0:
+            progressed = False
+            for fragment in list(self.fragments):
+                if fragment not in self.fragments or not self._ready(fragment):
+                    continue
+                progressed = True
+                self._advance(fragment)
+                effects.deliver(self)
+                if self.operations_left <= 0:
+                    break
+            if not progressed and not effects.complete_at_rest(self):
+                break
+            pending = self.fragments
+        if self.operations_left <= 0:
+            self.execution.limits.append(f"stopped after {self.bounds.operations} operations")
+        else:
+            self._report_stuck()
+        self.execution.decisions = self.decisions.taken
+        return self.execution
+
+    def _ready(self, fragment: Fragment) -> bool:
+        if fragment.joins and fragment in fragment.joins[-1].arrived:
+            return False
+        waiting = fragment.waiting
+        if waiting is None:
+            return True
+        if self.completed_phases(waiting.key) > waiting.phase:
+            fragment.waiting = None
+            return True
+        return False
+
+    def completed_phases(self, key: BarrierKey) -> int:
+        """How many phases of a barrier have completed."""
+        if key[0] == "mbarrier":
+            state = self.mbarriers.get(key)
+            return 0 if state is None else state.phase
+        if key[0] == "bar":
+            return self.cta_barriers[key].generation
+        if key[0] == "wgmma":
+            return min(self.wgmma_commits[warp] for warp in self.warpgroup(key[2]))
+        return self.cluster_barrier.generation
+
+    def warpgroup(self, warp: int) -> list[int]:
+        """The warps of a warp's warpgroup that the CTA has."""
+        identity = self.execution.warps[warp]
+        first = warp - identity.warp % 4
+        together = range(first, min(first + 4, len(self.execution.warps)))
+        return [other for other in together if self.execution.warps[other].cta == identity.cta]
+
+    def _report_stuck(self) -> None:
+        for fragment in self.fragments:
+            if fragment.joins and fragment in fragment.joins[-1].arrived:
+                continue
+            block = self.program.blocks[fragment.block]
+            at = min(fragment.position, len(block.operations) - 1)
+            if block.operations:
+                instruction = block.operations[at].instruction
+            else:
+                instruction = self.function.instructions[self.function.blocks[fragment.block].start]
+            waiting = fragment.waiting
+            key, phase = (None, 0) if waiting is None else (waiting.key, waiting.phase)
+            self.execution.stuck.append(Stuck(fragment.warp, fragment.lanes, instruction, key, phase))
+
+    # Control flow ------------------------------------------------------------------------------------
+
+    def _advance(self, fragment: Fragment) -> None:
+        """Run a fragment until it waits, parts, joins or ends."""
+        while fragment.waiting is None and self.operations_left > 0:
+            block = self.program.blocks[fragment.block]
+            while fragment.position < len(block.operations):
+                self.operations_left -= 1
+                operation = block.operations[fragment.position]
+                if not self._execute(fragment, operation):
+                    return
+                fragment.position += 1
+            if not self._leave(fragment, block.exit):
+                return
+
+    def _leave(self, fragment: Fragment, leaving: Exit) -> bool:
+        if leaving.kind == "end":
+            self.retire(fragment, fragment.mask)
+            return False
+        if leaving.kind == "jump":
+            return self._enter(fragment, leaving.targets[0])
+        if leaving.kind == "indirect":
+            return self._enter(fragment, self._indirect_target(fragment, leaving))
+        truth: Truth = True
+        for operand in leaving.condition:
+            truth = self.domain.combine("and", truth, self.truth(fragment, operand))
+        assert leaving.instruction is not None
+        site = leaving.instruction.index
+        known = self.decisions.resolve(truth, lambda: self._preferred(fragment, leaving), site)
+        if known is not None:
+            truth = known
+        if isinstance(truth, np.ndarray):
+            within = truth[fragment.mask]
+            if within.all() or not within.any():
+                truth = bool(within.all())
+        outcome = self.decisions.decide(truth, lambda: self._preferred(fragment, leaving), site)
+        if outcome is None:
+            assert isinstance(truth, np.ndarray)
+            self._part(fragment, leaving, truth)
+            return False
+        return self._enter(fragment, leaving.targets[1 if outcome else 0])
+
+    def _indirect_target(self, fragment: Fragment, leaving: Exit) -> int:
+        """A jump table's target: the first whose (consistent) decision holds, else the last."""
+        index: Value = 0
+        for operand in leaving.condition:
+            if isinstance(operand, Register):
+                index = self.value(fragment, operand)
+                break
+        assert leaving.instruction is not None
+        for number, target in enumerate(leaving.targets[:-1]):
+            chosen = self.domain.compare("eq", index, number, 64, False)
+            if self.decisions.decide(chosen, lambda: True, leaving.instruction.index):
+                return target
+        return leaving.targets[-1]
+
+    def _preferred(self, fragment: Fragment, leaving: Exit) -> bool:
+        """Stay in a loop until its bound, else go where more of the slice lies."""
+        fall, taken = leaving.targets
+        for header in reversed(self._holding.get(fragment.block, ())):
+            body = self._loops[header].blocks
+            if (fall in body) != (taken in body):
+                stay = fragment.iterations.get(header, 1) < self.bounds.limit(header)
+                return (taken in body) == stay
+        weights = [self._region_weight(fragment.block, target) for target in leaving.targets]
+        return weights[1] > weights[0]
+
+    def _region_weight(self, branch: int, start: int) -> int:
+        stop = self.program.join.get(branch)
+        seen = {start} if start != stop else set()
+        pending = list(seen)
+        total = 0
+        while pending:
+            block = pending.pop()
+            total += self.program.weight[block]
+            for successor in self.program.blocks[block].exit.targets:
+                if successor not in seen and successor not in (stop, branch):
+                    seen.add(successor)
+                    pending.append(successor)
+        return total
+
+    def _enter(self, fragment: Fragment, block: int) -> bool:
+        """Move to the start of a block; false when the fragment has to wait for others to join it."""
+        if block in self._loops:
+            inside = fragment.block in self._loops[block].blocks
+            count = fragment.iterations.get(block, 0) + 1 if inside else 1
+            fragment.iterations[block] = count
+            seen = self.execution.loop_visits
+            seen[block, fragment.warp] = max(seen.get((block, fragment.warp), 0), count)
+        fragment.block, fragment.position = block, 0
+        if fragment.joins and fragment.joins[-1].block == block:
+            self._join(fragment)
+            return False
+        return True
+
+    def _part(self, fragment: Fragment, leaving: Exit, truth: Flags) -> None:
+        join = self.program.join.get(fragment.block, len(self.program.blocks))
+        joins = fragment.joins
+        if join < len(self.program.blocks):
+            joins = (*joins, JoinPoint(join, fragment.mask.copy()))
+        self.fragments.remove(fragment)
+        for target, lanes in ((leaving.targets[0], ~truth), (leaving.targets[1], truth)):
+            child = Fragment(
+                fragment.warp,
+                fragment.mask & lanes,
+                dict(fragment.registers),
+                fragment.block,
+                0,
+                joins,
+                None,
+                fragment.progress,
+                {},
+                dict(fragment.iterations),
+            )
+            self.fragments.append(child)
+            self._enter(child, target)
+
+    def _join(self, fragment: Fragment) -> None:
+        point = fragment.joins[-1]
+        point.arrived.append(fragment)
+        point.remaining = point.remaining & ~fragment.mask
+        self._try_merge(point)
+
+    def _try_merge(self, point: JoinPoint) -> None:
+        if point.remaining.any() or not point.arrived:
+            return
+        parts = point.arrived
+        point.arrived = []
+        for part in parts:
+            self.fragments.remove(part)
+        merged = merge(self.domain, parts, parts[0].joins[:-1])
+        self.fragments.append(merged)
+        self.execution.entries.append(Convergence(merged.warp, merged.lanes))
+        if merged.joins and merged.joins[-1].block == merged.block:
+            self._join(merged)
+
+    def retire(self, fragment: Fragment, lanes: Flags) -> None:
+        """Lanes of a fragment leave the kernel."""
+        cta = self.execution.warps[fragment.warp].cta
+        self.exited[cta] += int(np.count_nonzero(lanes))
+        fragment.mask = fragment.mask & ~lanes
+        alive = bool(fragment.mask.any())
+        if not alive:
+            self.fragments.remove(fragment)
+        for point in reversed(fragment.joins):
+            point.remaining = point.remaining & ~lanes
+            self._try_merge(point)
+        effects.threads_exited(self, cta)
+
+    # Operations --------------------------------------------------------------------------------------
+
+    def _execute(self, fragment: Fragment, operation: Operation) -> bool:
+        """Execute one operation; false when the fragment must stop here (it waits, or has ended)."""
+        active = fragment.mask
+        may = False
+        guard: Truth = True
+        instruction = operation.instruction
+        if instruction.guard is not None:
+            guard = self.register(fragment, instruction.guard.register, truth=True)  # type: ignore[assignment]
+            if instruction.guard.negated:
+                guard = self.domain.negate(guard)
+            if operation.events and not isinstance(guard, bool | np.ndarray):
+                guard, may = self._settle_guard(fragment, guard, instruction.index)
+            if isinstance(guard, bool):
+                if not guard:
+                    return True
+            elif isinstance(guard, np.ndarray):
+                active = active & guard
+                if not active.any():
+                    return True
+        self.operation_count += 1
+        self._current = None
+        if operation.consumes:
+            self.execution.entries.append(
+                Consumption(fragment.warp, lane_bits(active), operation.consumes)
+            )
+            if not operation.events and operation.evaluation is None:
+                return True
+        if operation.mapping is not None:
+            mapped = effects.map_address(self, fragment, operation)
+            self.write(fragment, operation.mapping.result, mapped, guard)
+        elif operation.parameter:
+            effects.load_parameter(self, fragment, operation, guard)
+        elif operation.floating:
+            self._write_unknown(fragment, operation, guard)
+        elif operation.evaluation is not None:
+            self._evaluate(fragment, operation, active, guard)
+        if operation.events:
+            self.visits[fragment.warp, instruction.index] += 1
+        for event in operation.events:
+            outcome = effects.apply(self, fragment, operation, event, active, may)
+            if outcome is effects.Progress.WAIT:
+                return False
+            if outcome is effects.Progress.ENDED:
+                return bool(fragment.mask.any())
+        return True
+
+    def _settle_guard(self, fragment: Fragment, guard: Truth, site: int) -> tuple[Truth, bool]:
+        """An unknown guard of an instruction with effects: decided where lanes agree, else *may*.
+
+        It is taken to hold while the loop around it is to go on: guards of software-pipelined loops say
+        whether there is another iteration.
+        """
+        known = self.decisions.resolve(guard, lambda: self._goes_on(fragment), site)
+        return (True, True) if known is None else (known, False)
+
+    def _goes_on(self, fragment: Fragment) -> bool:
+        holding = self._holding.get(fragment.block)
+        if not holding:
+            return True
+        header = holding[-1]
+        return fragment.iterations.get(header, 1) < self.bounds.limit(header)
+
+    def _evaluate(self, fragment: Fragment, operation: Operation, active: Flags, guard: Truth) -> None:
+        evaluation = operation.evaluation
+        assert evaluation is not None
+        sources = [self.operand(fragment, source) for source in evaluation.sources]
+        results = evaluation.compute(self.domain, LaneState(active), sources)
+        for destination, result in zip(evaluation.destinations, results, strict=True):
+            if destination is not None:
+                self.write(fragment, destination, result, guard)
+
+    def _write_unknown(self, fragment: Fragment, operation: Operation, guard: Truth) -> None:
+        """Results of floating-point arithmetic: fresh numbers that may differ by lane."""
+        instruction = operation.instruction
+        for register in instruction.writes:
+            key = ("floating", self.operation_count, register.name)
+            fresh: Value | Truth = self.domain.atom(key, f"float@{instruction.index}", varying=True)
+            if instruction.opcode.startswith(("setp", "testp", "FSETP", "DSETP", "HSETP2", "FCHK")):
+                fresh = self.domain.truth_of(fresh)  # type: ignore[arg-type]
+            self.write(fragment, register, fresh, guard)
+
+    # Operands ----------------------------------------------------------------------------------------
+
+    def register(self, fragment: Fragment, register: Register, truth: bool = False) -> "Value | Truth":
+        """What a register holds."""
+        held = fragment.registers.get(register.name)
+        if isinstance(held, Affine):
+            pinned = self.decisions.pinned(held)
+            return held if pinned is None else pinned & _WORD
+        if held is not None:
+            return held
+        special = special_value(self, fragment, register.name)
+        if special is not None:
+            return special
+        unknown = self.domain.opaque("undefined", self.domain.atom(register.name, register.name))
+        return self.domain.truth_of(unknown) if truth else unknown
+
+    def operand(self, fragment: Fragment, operand: Operand) -> "Value | Truth":
+        """What an operand stands for."""
+        match operand:
+            case Register():
+                return self.register(fragment, operand)
+            case Immediate(value):
+                if isinstance(value, int):
+                    return value & _WORD if value >= 0 else value
+                return self.domain.atom(("float", value), str(value))
+            case Symbol(name):
+                return self.symbol(fragment, name)
+            case Negated(inner):
+                plain = self.operand(fragment, inner)
+                if is_truth(plain):
+                    return self.domain.negate(plain)  # type: ignore[arg-type]
+                return self.domain.subtract(0, plain, 32)  # type: ignore[arg-type]
+            case Memory():
+                return self.address(fragment, operand)
+            case LabelReference(name) | Opaque(name):
+                return self.domain.atom(("label", name), name)
+            case Vector():
+                return self.operand(fragment, operand.elements[0])
+
+    def value(self, fragment: Fragment, operand: Operand) -> Value:
+        """An operand as a number."""
+        value = self.operand(fragment, operand)
+        if is_truth(value):
+            return self.domain.number_of(value)  # type: ignore[arg-type]
+        return value  # type: ignore[return-value]
+
+    def truth(self, fragment: Fragment, operand: Operand) -> Truth:
+        """An operand as a truth."""
+        if isinstance(operand, Register):
+            value = self.register(fragment, operand, truth=True)
+        elif isinstance(operand, Negated):
+            return self.domain.negate(self.truth(fragment, operand.operand))
+        else:
+            value = self.operand(fragment, operand)
+        return value if is_truth(value) else self.domain.truth_of(value)  # type: ignore[arg-type,return-value]
+
+    def symbol(self, fragment: Fragment, name: str) -> Value:
+        """The address of a variable."""
+        offset = self.layout.get(name)
+        if offset is None:
+            return self.domain.atom(("symbol", name), name)
+        return in_cta(self.execution.warps[fragment.warp].cta, offset)
+
+    def address(self, fragment: Fragment, memory: Memory) -> Value:
+        """The sum of a bracketed operand's terms."""
+        total: Value = memory.offset & _WORD if memory.offset >= 0 else 0
+        for term in memory.terms:
+            total = self.domain.add(total, self.value(fragment, term), 64)
+        if memory.offset < 0:
+            total = self.domain.subtract(total, -memory.offset, 64)
+        return total
+
+    def write(self, fragment: Fragment, register: Register, new: "Value | Truth", guard: Truth) -> None:
+        """Give a register its new value in the lanes where the guard holds."""
+        name = register.name
+        if guard is not True and not isinstance(guard, bool):
+            old = fragment.registers.get(name)
+            if old is not None:
+                new = self._guarded(guard, new, old)
+        fragment.registers[name] = new
+
+    def _guarded(self, guard: Truth, new: "Value | Truth", old: "Value | Truth") -> "Value | Truth":
+        if isinstance(guard, np.ndarray):
+            return blend(self.domain, guard, new, old)
+        if is_truth(new) and is_truth(old):
+            chosen = self.domain.combine("and", guard, new)  # type: ignore[arg-type]
+            kept = self.domain.combine("and", self.domain.negate(guard), old)  # type: ignore[arg-type]
+            return self.domain.combine("or", chosen, kept)
+        return self.domain.select(guard, new, old)  # type: ignore[arg-type]
+
+    def known_constant(self, bank: int | None, address: Value, width: int) -> Value | None:
+        """What the launch itself puts into a constant bank (SASS), or ``None``."""
+        if bank != 0 or not isinstance(address, int):
+            return None
+        place = launch_constant(self.function.architecture, address)
+        if place is None or width != 4:
+            return None
+        return self.shape.block[place]
+
+    def current_operation(self, fragment: Fragment, kind: str) -> AsyncOperation:
+        """The asynchronous operation of the instruction that is being executed, one for all its events."""
+        if self._current is None:
+            self._operation_numbers += 1
+            self._current = AsyncOperation(self._operation_numbers, kind, fragment.warp)
+        return self._current
+
+    # Trace -------------------------------------------------------------------------------------------
+
+    def step(
+        self, fragment: Fragment, operation: Operation, event: ev.Event, active: Flags, may: bool
+    ) -> Step:
+        """Record that a fragment executed an event."""
+        fragment.progress += 1
+        instruction = operation.instruction
+        visit = self.visits[fragment.warp, instruction.index] - 1
+        entry = Step(
+            len(self.execution.entries), fragment.warp, lane_bits(active), instruction, visit, event, may
+        )
+        self.execution.entries.append(entry)
+        return entry
+
+    def wait_for(self, fragment: Fragment, key: BarrierKey, phase: int) -> None:
+        """Park a fragment until a phase has completed."""
+        fragment.waiting = Waiting(key, phase)
+
+    def phase_completed(self, key: BarrierKey, phase: int) -> None:
+        """Record that a phase completed."""
+        self.execution.entries.append(PhaseComplete(key, phase))
+

@@ -1,0 +1,348 @@
+"""An executable form of a function's synchronisation slice.
+
+Each block becomes a list of :class:`Operation` with everything looked up beforehand, and a way to leave
+the block. A branch outside the slice is replaced by a jump to its immediate post-dominator: nothing on
+either side matters.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.slicing import synchronisation_slice
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.function import BasicBlock, Language
+from ptxaudit.ir.instruction import Instruction
+from ptxaudit.ir.operands import (
+    LabelReference,
+    Memory,
+    Negated,
+    Operand,
+    Register,
+    Vector,
+    registers_in,
+)
+from ptxaudit.isa.floating import is_floating_point
+from ptxaudit.isa.ptx import evaluate as ptx_evaluate
+from ptxaudit.isa.ptx.evaluate import Evaluation
+from ptxaudit.isa.sass import evaluate as sass_evaluate
+
+# Events that say nothing about order by themselves.
+_NEUTRAL = (
+    ev.Backoff,
+    ev.L1Invalidate,
+    ev.MemoryFlush,
+    ev.Election,
+    ev.AddressMapping,
+    ev.RegisterReconfigure,
+)
+_OUTER_SPACES = (
+    ev.StateSpace.GLOBAL,
+    ev.StateSpace.LOCAL,
+    ev.StateSpace.PARAM,
+    ev.StateSpace.CONST,
+    ev.StateSpace.TENSOR,
+)
+# Stores of more bytes move data, not addresses or flags.
+LARGEST_WORD = 16
+_IRRELEVANT_SPACES = (ev.StateSpace.LOCAL, ev.StateSpace.PARAM, ev.StateSpace.CONST)
+
+
+@dataclass(slots=True)
+class Operation:
+    """One instruction of the slice, ready to be executed.
+
+    ``loads`` are the registers that a read of memory fills, ``value_needed`` tells whether anything in
+    the slice reads them. ``parameter`` marks a load from kernel parameters or constants,
+    ``floating`` an instruction whose results are numbers that nothing is known of. ``consumes`` are
+    the tensor-memory loads whose registers the instruction reads.
+    """
+
+    instruction: Instruction
+    evaluation: Evaluation | None
+    events: tuple[ev.Event, ...]
+    loads: tuple[Register, ...]
+    value_needed: bool
+    parameter: bool
+    mapping: ev.AddressMapping | None
+    floating: bool = False
+    consumes: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Exit:
+    """How control leaves a block.
+
+    ``kind`` is ``end`` (the thread exits), ``jump`` (to ``targets[0]``), ``branch`` (to ``targets[1]``
+    when ``condition`` holds, else to ``targets[0]``) or ``indirect`` (to one of the targets).
+    """
+
+    kind: str
+    targets: tuple[int, ...] = ()
+    condition: tuple[Operand, ...] = ()
+    instruction: Instruction | None = None
+
+
+@dataclass(slots=True)
+class BlockProgram:
+    """The slice of one block."""
+
+    operations: list[Operation]
+    exit: Exit
+
+
+@dataclass(slots=True)
+class Program:
+    """The slice of a function; ``join[b]`` is the block where paths that part at ``b`` meet again."""
+
+    analysis: FunctionAnalysis
+    blocks: list[BlockProgram]
+    join: dict[int, int]
+    kept: frozenset[int]
+    weight: list[int] = field(default_factory=list)
+
+
+def compile_program(analysis: FunctionAnalysis) -> Program:
+    """The executable slice of a function."""
+    function = analysis.function
+    graph = analysis.graph
+    seeds = _seeds(analysis, stored_values=False)
+    cut = _sourceless(analysis)
+    kept = synchronisation_slice(graph, seeds, cut)
+    if _reads_shared_values(analysis, cut | seeds, kept):
+        seeds = _seeds(analysis, stored_values=True)
+        kept = synchronisation_slice(graph, seeds, cut)
+    needed = _needed_registers(analysis, cut | seeds, kept)
+    uses = _tensor_load_uses(analysis)
+    kept = kept | uses.keys()
+    in_ptx = function.language is Language.PTX
+    compile_evaluation = (
+        partial(ptx_evaluate.compile_evaluation, register_types=function.register_types)
+        if in_ptx
+        else sass_evaluate.compile_evaluation
+    )
+    joins = graph.immediate_post_dominators
+    blocks: list[BlockProgram] = []
+    for block in function.blocks:
+        leaving = _exit_of(block, analysis, kept, joins)
+        operations = [
+            _operation(
+                function.instructions[index],
+                analysis.events[index],
+                needed,
+                compile_evaluation,
+                uses.get(index, ()),
+            )
+            for index in range(block.start, block.end)
+            if index in kept and not (leaving.instruction is not None and index == block.end - 1)
+        ]
+        blocks.append(BlockProgram(operations, leaving))
+    return Program(analysis, blocks, joins, kept, _weights(blocks))
+
+
+def _seeds(analysis: FunctionAnalysis, stored_values: bool) -> dict[int, tuple[Register, ...]]:
+    """The instructions whose events matter, with the registers that those events depend on."""
+    seeds: dict[int, tuple[Register, ...]] = {}
+    outer = _hands_over_to_other_ctas(analysis)
+    for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
+        relevant = [event for event in events if _is_seed(event, outer)]
+        if not relevant and not _is_guarded_exit(instruction, events):
+            continue
+        registers = [register for event in relevant for register in _event_registers(event, stored_values)]
+        if instruction.guard is not None:
+            registers.append(instruction.guard.register)
+        seeds[instruction.index] = tuple(dict.fromkeys(registers))
+    return seeds
+
+
+def _sourceless(analysis: FunctionAnalysis) -> dict[int, tuple[Register, ...]]:
+    """Floating-point instructions: their results are unknown numbers whatever they are computed from."""
+    return {
+        instruction.index: () if instruction.guard is None else (instruction.guard.register,)
+        for instruction in analysis.function.instructions
+        if is_floating_point(instruction)
+    }
+
+
+def _event_registers(event: ev.Event, stored_values: bool) -> list[Register]:
+    """Registers in an event's operands; of stored values only those that shared memory may hand on."""
+    registers: list[Register] = []
+    for name in event.__slots__:
+        operand = getattr(event, name)
+        if isinstance(operand, ev.MatrixOperand):
+            operand = operand.shape
+        if not isinstance(operand, Register | Negated | Vector | Memory):
+            continue
+        if name == "value":
+            assert isinstance(event, ev.Access)
+            if not stored_values or event.space in _OUTER_SPACES or (event.size or 99) > LARGEST_WORD:
+                continue
+        if name not in ("result", "state"):
+            registers.extend(registers_in(operand))
+    return registers
+
+
+def _tensor_load_uses(analysis: FunctionAnalysis) -> dict[int, tuple[int, ...]]:
+    """For each instruction that is the first in its block to use a tensor-memory load: those loads.
+
+    A load is complete once a thread has used a register that it filled (PTX ISA 9.7.16.8: the executing
+    thread's own use needs no wait). Registers are told apart by name; one that is filled again belongs
+    to the load that comes last before the use in the block, or to every load of that name.
+    """
+    instructions = analysis.function.instructions
+    filled: dict[str, set[int]] = {}
+    for instruction, events in zip(instructions, analysis.events, strict=True):
+        if any(isinstance(e, ev.TensorOperation) and e.action is ev.TensorAction.LOAD for e in events):
+            for register in instruction.writes:
+                filled.setdefault(register.name, set()).add(instruction.index)
+    uses: dict[int, tuple[int, ...]] = {}
+    if not filled:
+        return uses
+    for block in analysis.function.blocks:
+        seen: set[int] = set()
+        latest: dict[str, int] = {}
+        for instruction in instructions[block.start : block.end]:
+            used: set[int] = set()
+            for register in instruction.reads:
+                if register.name in latest:
+                    used.add(latest[register.name])
+                else:
+                    used |= filled.get(register.name, set())
+            fresh = used - seen - {-1}
+            if fresh:
+                uses[instruction.index] = tuple(sorted(fresh))
+                seen |= fresh
+            for register in instruction.writes:
+                if register.name in filled:
+                    loads = instruction.index in filled[register.name]
+                    latest[register.name] = instruction.index if loads else -1
+                    seen.discard(instruction.index)
+    return uses
+
+
+def _needed_registers(
+    analysis: FunctionAnalysis, seeds: Mapping[int, Sequence[Register]], kept: frozenset[int]
+) -> set[str]:
+    """Names of the registers that some instruction of the slice reads."""
+    instructions = analysis.function.instructions
+    return {
+        register.name for index in kept for register in seeds.get(index, instructions[index].reads)
+    }
+
+
+def _reads_shared_values(
+    analysis: FunctionAnalysis, seeds: Mapping[int, Sequence[Register]], kept: frozenset[int]
+) -> bool:
+    """Whether the slice uses values that are loaded from shared memory."""
+    needed = _needed_registers(analysis, seeds, kept)
+    return any(
+        isinstance(event, ev.Access) and event.reads and event.space not in _OUTER_SPACES
+        for index in kept
+        if any(register.name in needed for register in analysis.function.instructions[index].writes)
+        for event in analysis.events[index]
+    )
+
+
+def _hands_over_to_other_ctas(analysis: FunctionAnalysis) -> bool:
+    """Whether anything in the function could make global memory matter to the order of CTAs.
+
+    Weak accesses to global memory are left out of the slice otherwise: CTAs that do not synchronise
+    cannot hand it over, and within a CTA the same barriers order it as shared memory.
+    """
+    for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
+        for event in events:
+            if isinstance(event, ev.AddressMapping) or instruction.opcode.startswith("STAS"):
+                return True
+            if isinstance(event, ev.Fence) and event.sync_restrict is not None:
+                return True
+            if isinstance(event, ev.MbarrierWait) and event.semantics is ev.Semantics.RELAXED:
+                return True
+    return False
+
+
+def _is_seed(event: ev.Event, outer: bool) -> bool:
+    if isinstance(event, (*_NEUTRAL, ev.Transfer)):
+        return False
+    if not isinstance(event, ev.Access):
+        return True
+    if event.space is ev.StateSpace.GLOBAL and event.semantics is ev.Semantics.WEAK:
+        return outer or event.completion is not ev.Completion.SYNCHRONOUS
+    return event.space not in _IRRELEVANT_SPACES
+
+
+def _is_guarded_exit(instruction: Instruction, events: Sequence[ev.Event]) -> bool:
+    leaves = (ev.TransferKind.EXIT, ev.TransferKind.RETURN, ev.TransferKind.TRAP)
+    if instruction.guard is None:
+        return False
+    return any(isinstance(event, ev.Transfer) and event.kind in leaves for event in events)
+
+
+def _operation(
+    instruction: Instruction,
+    events: tuple[ev.Event, ...],
+    needed: set[str],
+    compile_evaluation: Callable[[Instruction], Evaluation | None],
+    consumes: tuple[int, ...],
+) -> Operation:
+    mapping = next((event for event in events if isinstance(event, ev.AddressMapping)), None)
+    fetches = any(
+        isinstance(event, ev.Access) and event.reads and event.completion is ev.Completion.SYNCHRONOUS
+        for event in events
+    ) or any(isinstance(e, ev.TensorOperation) and e.action is ev.TensorAction.LOAD for e in events)
+    parameter = _is_parameter_load(instruction)
+    loads = instruction.writes if (fetches or parameter) and mapping is None else ()
+    evaluation = None
+    wanted = any(register.name in needed for register in instruction.writes)
+    floating = wanted and is_floating_point(instruction)
+    if not loads and mapping is None and wanted and not floating:
+        evaluation = compile_evaluation(instruction)
+    value_needed = any(register.name in needed for register in loads)
+    return Operation(
+        instruction, evaluation, events, loads, value_needed, parameter, mapping, floating, consumes
+    )
+
+
+def _is_parameter_load(instruction: Instruction) -> bool:
+    parts = instruction.opcode.split(".", 2)
+    if parts[0] == "ld" and len(parts) > 1 and parts[1].startswith(("param", "const")):
+        return True
+    return parts[0] in ("LDC", "LDCU", "ULDC")
+
+
+def _exit_of(
+    block: BasicBlock, analysis: FunctionAnalysis, kept: frozenset[int], joins: dict[int, int]
+) -> Exit:
+    count = len(analysis.function.blocks)
+    if not block.successors:
+        return Exit("end")
+    if len(block.successors) == 1:
+        return Exit("jump", block.successors)
+    last = block.end - 1
+    if last not in kept:
+        join = joins.get(block.id, count)
+        return Exit("end") if join >= count else Exit("jump", (join,))
+    instruction = analysis.function.instructions[last]
+    conditions = _branch_conditions(instruction)
+    if len(block.successors) > 2 or not conditions:
+        return Exit("indirect", block.successors, instruction.operands, instruction)
+    return Exit("branch", block.successors, conditions, instruction)
+
+
+def _branch_conditions(instruction: Instruction) -> tuple[Operand, ...]:
+    """The guard and, for SASS branches on a uniform predicate, the operand: all must hold to jump."""
+    conditions: list[Operand] = []
+    if instruction.guard is not None:
+        guard: Operand = instruction.guard.register
+        conditions.append(Negated(guard) if instruction.guard.negated else guard)
+    for operand in instruction.operands:
+        inner = operand.operand if isinstance(operand, Negated) else operand
+        if isinstance(inner, LabelReference):
+            break
+        if isinstance(inner, Register) and inner.name.lstrip("U").startswith("P"):
+            conditions.append(operand)
+    return tuple(conditions)
+
+
+def _weights(blocks: Sequence[BlockProgram]) -> list[int]:
+    return [sum(bool(operation.events) for operation in block.operations) for block in blocks]

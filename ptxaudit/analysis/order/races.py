@@ -1,0 +1,314 @@
+"""Conflicting accesses of one execution that are not ordered, and which link is missing.
+
+Two accesses conflict when they touch a common byte of shared memory (or a common column of tensor
+memory), at least one writes, and they are not both strong atomics. They are ordered when the clock of
+the later one (see ``clocks``) reaches the earlier one, in causality order, through the proxies that both
+use. What is missing otherwise is a :class:`Link`.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxaudit.analysis.order.clocks import (
+    OUTER,
+    PROXIED,
+    SHARED,
+    TIME,
+    WEAKLY_PROXIED,
+    Agent,
+    ClockWalk,
+    FailedLink,
+    Moment,
+    PhaseRecord,
+    ordered,
+    phase_known,
+)
+from ptxaudit.analysis.order.trace import Execution, Footprint, Step
+from ptxaudit.ir import events as ev
+
+
+class Link(StrEnum):
+    """The link that is missing between two conflicting accesses."""
+
+    NONE = "no synchronisation at all"
+    IN_FLIGHT = "the asynchronous operation may still be in flight"
+    NOT_VISIBLE = "synchronised in time, but not made visible"
+    WARP = "lanes of one warp without a warp barrier"
+    PROXY = "no proxy fence"
+    PROXY_BY_OTHER = "a proxy fence by another thread than the writer"
+
+
+@dataclass(slots=True)
+class Race:
+    """Two conflicting accesses without order. ``failed`` says why a synchronisation did not help.
+
+    ``release`` is the last arrive (or barrier) of the first access's warp after its issue that the
+    second access is ordered after: what lets the second one run.
+    """
+
+    first: Moment
+    second: Moment
+    link: Link
+    failed: FailedLink | None = None
+    release: Step | None = None
+    certain: bool = True
+    execution: Execution | None = None
+    fence: Step | None = None
+
+
+@dataclass(slots=True)
+class Alias:
+    """An arrive or a wait that may meet an earlier phase than in this execution.
+
+    ``missing`` is a contribution to the phase before that need not have happened yet.
+    """
+
+    step: Step
+    record: PhaseRecord
+    missing: Step | None
+    execution: Execution
+
+
+@dataclass(slots=True)
+class _Log:
+    """The latest access of each component, instruction and footprint to one memory."""
+
+    slots: dict[Hashable, int] = field(default_factory=dict)
+    moments: list[Moment] = field(default_factory=list)
+    low: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    high: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    writes: "NDArray[np.bool_]" = field(default_factory=lambda: np.zeros(256, dtype=np.bool_))
+
+    def overlapping(self, low: int, high: int, writes: bool) -> "NDArray[np.intp]":
+        count = len(self.moments)
+        hit = (self.low[:count] < high) & (self.high[:count] > low)
+        return np.flatnonzero(hit if writes else hit & self.writes[:count])
+
+    def add(self, key: Hashable, moment: Moment, low: int, high: int, writes: bool) -> None:
+        slot = self.slots.get(key)
+        if slot is None:
+            slot = self.slots[key] = len(self.moments)
+            self.moments.append(moment)
+            if slot == len(self.low):
+                self.low, self.high = np.resize(self.low, 2 * slot), np.resize(self.high, 2 * slot)
+                self.writes = np.resize(self.writes, 2 * slot)
+        self.moments[slot] = moment
+        self.low[slot], self.high[slot], self.writes[slot] = low, high, writes
+
+
+class RaceFinder:
+    """Finds the races and phase aliases of one execution; one of each kind per pair of instructions."""
+
+    def __init__(self, execution: Execution) -> None:
+        self.execution = execution
+        self.races: dict[Hashable, Race] = {}
+        self.aliases: dict[Hashable, Alias] = {}
+        self.unresolved: dict[str, Step] = {}
+        self._logs: dict[tuple[str, int], _Log] = {}
+        self._releases: dict[int, list[tuple[int, Step]]] = {}
+        self.walk = ClockWalk(execution, self._access, self._phase)
+
+    def run(self) -> "RaceFinder":
+        """Walk the execution."""
+        self.walk.run()
+        for key, race in list(self.races.items()):
+            if race.link is Link.PROXY_BY_OTHER and self._writer_fences_too(race):
+                del self.races[key]
+        return self
+
+    def _writer_fences_too(self, race: Race) -> bool:
+        """Whether the writer, too, executes a proxy fence after its write.
+
+        That it does so only after the barrier is how compilers place a fence by all threads; the issuing
+        thread's own fence then follows the barrier, which the ISA does not rule out (8.6).
+        """
+        fences = self.walk.proxy_fences.get(race.first.agent.component, [])
+        return any(index > race.first.issue_index for index, _ in fences)
+
+    # Phases ------------------------------------------------------------------------------------------
+
+    def _phase(self, step: Step, agent: Agent, record: PhaseRecord, walk: ClockWalk) -> None:
+        if not isinstance(step.event, ev.MbarrierWait):
+            index = int(agent.clocks[TIME, agent.component])
+            self._releases.setdefault(agent.component, []).append((index, step))
+        if record.phase < 1:
+            return
+        before = walk.record(record.key, record.phase - 1)
+        key = (step.instruction.index, record.key[0])
+        if key in self.aliases or phase_known(agent, before):
+            return
+        self.aliases[key] = Alias(
+            step, record, _missing_contribution(agent, before), self.execution
+        )
+
+    # Accesses ----------------------------------------------------------------------------------------
+
+    def _access(self, moment: Moment, walk: ClockWalk) -> None:
+        footprint = _sized(moment)
+        writes = _writes(moment.step)
+        low, high = int(footprint.starts.min()), int(footprint.starts.max()) + footprint.size
+        log = self._logs.setdefault(footprint.memory, _Log())
+        for slot in log.overlapping(low, high, writes):
+            earlier = log.moments[slot]
+            self._compare(earlier, moment, footprint)
+        key = (
+            moment.component,
+            moment.step.instruction.index,
+            writes,
+            footprint.starts.tobytes(),
+            footprint.size,
+        )
+        log.add(key, moment, low, high, writes)
+
+    def _compare(self, earlier: Moment, later: Moment, footprint: Footprint) -> None:
+        first, second = earlier.step, later.step
+        key = (first.instruction.index, second.instruction.index)
+        same = first is second or earlier.component == later.component
+        if same or key in self.races or _both_atomic(first, second):
+            return
+        if _in_pipeline(earlier, later) or _replicated_store(first, second):
+            return
+        link = missing_link(earlier, later)
+        if link is None:
+            return
+        other = _sized(earlier)
+        if not _touches(other, footprint):
+            return
+        race = Race(earlier, later, link, execution=self.execution)
+        race.certain = other.certain and footprint.certain
+        race.certain = race.certain and not (first.may or second.may)
+        if link is Link.NOT_VISIBLE:
+            race.failed = _failed_link(earlier, later.agent)
+        if link is Link.PROXY_BY_OTHER:
+            race.fence = self._fence_between(earlier, later)
+        if link is Link.IN_FLIGHT:
+            race.release = self._release_between(earlier, later)
+        self.races[key] = race
+
+    def _fence_between(self, earlier: Moment, later: Moment) -> Step | None:
+        """The latest proxy fence of another thread that stands between the two accesses."""
+        fences = self.walk.proxy_fences.get(later.agent.component, [])
+        return fences[-1][1] if fences else None
+
+    def _release_between(self, earlier: Moment, later: Moment) -> Step | None:
+        """The last release by the first access's warp, after its issue, that the second one is after."""
+        known = int(later.agent.clocks[TIME, earlier.agent.component])
+        candidates = [
+            step
+            for index, step in self._releases.get(earlier.agent.component, ())
+            if earlier.issue_index < index <= known
+        ]
+        return candidates[-1] if candidates else None
+
+
+def missing_link(earlier: Moment, later: Moment) -> Link | None:
+    """What is missing for ``earlier`` to be ordered before ``later``; ``None`` when it is."""
+    clocks = later.agent.clocks
+    component, index = earlier.component, earlier.index
+    outside = later.footprint.memory[0].startswith("global")
+    if ordered(clocks, OUTER if outside else SHARED, component, index):
+        return _missing_proxy(earlier, later)
+    if ordered(clocks, TIME, component, index):
+        if not _writes(earlier.step):
+            return None  # a read that is over cannot see a later write, whatever is visible to whom
+        same_warp = earlier.agent.warp == later.agent.warp
+        return Link.WARP if same_warp and not earlier.asynchronous else Link.NOT_VISIBLE
+    if earlier.asynchronous and ordered(clocks, TIME, earlier.agent.component, earlier.issue_index):
+        return Link.IN_FLIGHT
+    return Link.NONE
+
+
+def _missing_proxy(earlier: Moment, later: Moment) -> Link | None:
+    """A generic-proxy write needs a proxy fence before an async-proxy access."""
+    if later.footprint.memory[0] == "tmem":
+        return None
+    if _proxy(later.step) is not ev.Proxy.ASYNC or _proxy(earlier.step) is not ev.Proxy.GENERIC:
+        return None
+    if not _writes(earlier.step) or not _reads(later.step):
+        return None
+    clocks = later.agent.clocks
+    if ordered(clocks, PROXIED, earlier.component, earlier.index):
+        return None
+    if ordered(clocks, WEAKLY_PROXIED, earlier.component, earlier.index):
+        return Link.PROXY_BY_OTHER
+    return Link.PROXY
+
+
+def _failed_link(earlier: Moment, agent: Agent) -> FailedLink | None:
+    """The synchronisation that knew of the earlier access but did not make it visible to the agent."""
+    for failed in agent.failed:
+        if ordered(failed.contribution.clocks, SHARED, earlier.component, earlier.index):
+            return failed
+    for failed in agent.failed:
+        if ordered(failed.contribution.clocks, TIME, earlier.component, earlier.index):
+            return failed
+    return None
+
+
+def _missing_contribution(agent: Agent, record: PhaseRecord) -> Step | None:
+    time = agent.clocks[TIME]
+    for contribution in record.contributions:
+        newer = contribution.clocks[TIME] > time
+        if newer.any() and contribution.steps:
+            return contribution.steps[-1]
+    return None
+
+
+def _proxy(step: Step) -> ev.Proxy:
+    return step.event.proxy if isinstance(step.event, ev.Access) else ev.Proxy.GENERIC
+
+
+def _writes(step: Step) -> bool:
+    """Whether a step writes; a deallocation counts as a write of its columns."""
+    return step.event.writes if isinstance(step.event, ev.Access) else True
+
+
+def _reads(step: Step) -> bool:
+    return step.event.reads if isinstance(step.event, ev.Access) else False
+
+
+def _both_atomic(first: Step, second: Step) -> bool:
+    """Strong accesses to one location do not race (PTX ISA 8.7.1, given a scope that includes both)."""
+    return all(
+        isinstance(step.event, ev.Access)
+        and (step.event.semantics is not ev.Semantics.WEAK or step.event.kind is ev.AccessKind.UPDATE)
+        for step in (first, second)
+    )
+
+
+def _replicated_store(first: Step, second: Step) -> bool:
+    """Whether two warps store to one place by the same instruction.
+
+    Compilers let every warp that holds a copy of a value store it; which copy comes last is no matter.
+    """
+    return first.instruction is second.instruction and not _reads(first) and not _reads(second)
+
+
+def _in_pipeline(earlier: Moment, later: Moment) -> bool:
+    """Tensor-memory accesses that one warp issues are performed in the order of their issue."""
+    in_tensor_memory = earlier.footprint.memory[0] == "tmem" and isinstance(later.step.event, ev.Access)
+    return in_tensor_memory and earlier.asynchronous and earlier.agent.warp == later.agent.warp
+
+
+def _sized(moment: Moment) -> Footprint:
+    """An access's footprint, with the size that its mbarrier phase gave a tensor copy."""
+    footprint = moment.footprint
+    operation = moment.step.operation
+    if footprint.certain or operation is None or operation.bytes is None:
+        return footprint
+    return Footprint(footprint.memory, footprint.starts, operation.bytes, footprint.lanes, True)
+
+
+def _touches(first: Footprint, second: Footprint) -> bool:
+    if first.memory[0] == "tmem" and first.lanes is not None and second.lanes is not None:
+        return bool(np.intersect1d(first.lanes, second.lanes).size) and _intersects(first, second)
+    return _intersects(first, second)
+
+
+def _intersects(first: Footprint, second: Footprint) -> bool:
+    starts, others = first.starts[:, None], second.starts[None, :]
+    return bool(((starts < others + second.size) & (others < starts + first.size)).any())

@@ -1,0 +1,146 @@
+"""What happened in one execution of the machine: steps in an order in which they could have happened."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxaudit.analysis.order.decisions import Decision
+from ptxaudit.ir.events import Event
+from ptxaudit.ir.instruction import Instruction
+
+# A barrier object: ("mbarrier", cta, offset), ("bar", cta, id), ("cluster", 0, 0) or ("wgmma", cta, warp).
+BarrierKey = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The bytes an access touches in one memory: ``starts[i]`` to ``starts[i] + size``, one per lane.
+
+    ``memory`` is ``("shared", cta)`` or ``("tmem", cta)``; for tensor memory an address is
+    ``lane << 16 | column`` and the size counts columns over all lanes of ``lane_count``. ``lanes`` are
+    the lanes of the warp that the entries belong to (empty for accesses not made lane by lane).
+    ``certain`` tells that the bytes are touched for sure; otherwise they are an upper bound.
+    """
+
+    memory: tuple[str, int]
+    starts: "NDArray[np.int64]"
+    size: int
+    lanes: "NDArray[np.int64] | None" = None
+    certain: bool = True
+
+
+@dataclass(slots=True)
+class AsyncOperation:
+    """An operation that goes on after its issue: a copy, a wgmma, a tcgen05.mma.
+
+    ``warp`` issued it. ``key`` and ``phase`` are the mbarrier phase it completes on, once that is known;
+    ``generic_proxy`` tells that its payload travels through the generic proxy (``st.async``).
+    """
+
+    number: int
+    kind: str
+    warp: int
+    key: BarrierKey | None = None
+    phase: int | None = None
+    bytes: int | None = None
+    generic_proxy: bool = False
+
+
+@dataclass(slots=True)
+class Step:
+    """One event as one warp executed it, with what its operands were then.
+
+    ``lanes`` is the mask of the lanes that executed it, ``visit`` counts how often the warp had executed
+    the instruction before. ``may`` tells that it ran under a condition that varies by lane in a way that
+    the analysis does not know. ``key``, ``phase`` and ``count`` belong to barrier operations: an arrive
+    counted for ``phase``, a successful wait observed it; ``threads`` is the count a CTA barrier names.
+    """
+
+    number: int
+    warp: int
+    lanes: int
+    instruction: Instruction
+    visit: int
+    event: Event
+    may: bool = False
+    key: BarrierKey | None = None
+    phase: int = 0
+    count: int = 0
+    threads: int | None = None
+    footprint: Footprint | None = None
+    operation: AsyncOperation | None = None
+    unresolved: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseComplete:
+    """An mbarrier or barrier phase completed; follows the step that completed it."""
+
+    key: BarrierKey
+    phase: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An asynchronous operation completed on an mbarrier phase."""
+
+    operation: AsyncOperation
+    key: BarrierKey
+    phase: int
+
+
+@dataclass(frozen=True, slots=True)
+class Convergence:
+    """Lanes of a warp that had parted at a branch go on together."""
+
+    warp: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """A warp used registers that tensor-memory loads (instruction indices) had filled: those are done."""
+
+    warp: int
+    lanes: int
+    loads: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WarpIdentity:
+    """Which warp of which CTA of the cluster, and how many threads it has."""
+
+    cta: int
+    warp: int
+    threads: int
+
+
+@dataclass(slots=True)
+class Stuck:
+    """A fragment of a warp that could not go on, where, and for which barrier phase."""
+
+    warp: int
+    lanes: int
+    instruction: Instruction
+    key: BarrierKey | None
+    phase: int
+
+
+@dataclass(slots=True)
+class Execution:
+    """One execution: its steps, the decisions it rests on, and how it ended."""
+
+    warps: tuple[WarpIdentity, ...]
+    entries: list[Step | PhaseComplete | Delivery | Convergence | Consumption] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    stuck: list[Stuck] = field(default_factory=list)
+    limits: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    barrier_counts: dict[BarrierKey, int | None] = field(default_factory=dict)
+    loop_visits: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every warp ran to its end."""
+        return not self.stuck and not self.limits

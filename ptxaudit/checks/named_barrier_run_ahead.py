@@ -1,0 +1,31 @@
+"""A barrier id is used again before its last phase has been observed."""
+
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.checks._order import alias_witness, barrier_name, has, outcome, place
+from ptxaudit.ir import events as ev
+from ptxaudit.rules.model import Outcome, Related, Violation
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Arrivals at a barrier that nothing orders after the completion of its phase before."""
+    return outcome(analysis, has(analysis, ev.CtaBarrier), _violations)
+
+
+def _violations(report: OrderReport) -> Iterator[Violation]:
+    for alias in report.aliases:
+        if alias.record.key[0] != "bar":
+            continue
+        other = "a thread" if alias.missing is None else place(alias.missing.instruction)
+        note = "has not passed the phase before"
+        related = () if alias.missing is None else (Related(alias.missing.instruction, note),)
+        yield Violation(
+            alias.step.instruction,
+            {"barrier": barrier_name(alias.record.key), "other": other},
+            related,
+            (f"Nothing orders it after the completion of phase {alias.record.phase - 1}.",),
+            witness=alias_witness(alias),
+            assumptions=tuple(report.assumptions),
+        )

@@ -1,0 +1,24 @@
+"""Threads overwrite shared memory that another warpgroup's wgmma may still read."""
+
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.order.races import Link
+from ptxaudit.checks._order import has, is_wgmma_read, outcome, place, races_of, violation
+from ptxaudit.checks._wgmma import is_cross_warpgroup
+from ptxaudit.ir import events as ev
+from ptxaudit.rules.model import Outcome, Violation
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Overwrites by a warpgroup that waited for its own wgmma only."""
+    return outcome(analysis, has(analysis, ev.WgmmaIssue), _violations)
+
+
+def _violations(report: OrderReport) -> Iterator[Violation]:
+    for race in races_of(report, Link.IN_FLIGHT, Link.NONE):
+        if is_wgmma_read(race.first) and is_cross_warpgroup(race):
+            missing = "wgmma.wait_group waits for the executing warpgroup only and no barrier joins the two"
+            details = {"wgmma": place(race.first.step.instruction), "missing": missing}
+            yield violation(report, race, race.second.step.instruction, details)
