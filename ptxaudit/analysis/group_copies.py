@@ -45,7 +45,9 @@ def copies_along(analysis: FunctionAnalysis, flow: GroupFlow) -> Callable[[int],
             state = _after(analysis, index, pending, state)
         for successor in flow.followed(block):
             known = entry.get(successor, {})
-            joined = {key: known.get(key, frozenset()) | state.get(key, frozenset()) for key in {**known, **state}}
+            joined = {
+                key: known.get(key, frozenset()) | state.get(key, frozenset()) for key in {**known, **state}
+            }
             if joined != known:
                 entry[successor] = joined
                 queue.append(successor)
