@@ -17,10 +17,10 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
-    by_barrier: dict[tuple[int, int], list[Alias]] = defaultdict(list)
+    by_barrier: dict[int, list[Alias]] = defaultdict(list)
     for alias in report.aliases:
         if alias.record.key[0] == "mbarrier":
-            by_barrier[alias.step.warp, alias.record.key[2]].append(alias)
+            by_barrier[alias.record.key[2]].append(alias)
     for aliases in by_barrier.values():
         yield _violation(report, aliases)
 

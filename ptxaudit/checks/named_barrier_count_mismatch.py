@@ -16,18 +16,45 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
+    reported: set[int] = set()
     for execution in report.executions:
         first: dict[tuple[BarrierKey, int], Step] = {}
         for entry in execution.entries:
             if not isinstance(entry, Step) or not isinstance(entry.event, ev.CtaBarrier) or entry.key is None:
                 continue
             earlier = first.setdefault((entry.key, entry.phase), entry)
+            if entry.key[2] in reported:
+                continue
             if entry.threads is not None and entry.threads % 32:
+                reported.add(entry.key[2])
                 yield _violation(entry, "the count is no multiple of the warp size", ())
             elif earlier.threads != entry.threads:
+                reported.add(entry.key[2])
                 mismatch = f"{place(earlier.instruction)} counts {_count(earlier)} for the same phase"
                 other = Related(earlier.instruction, f"counts {_count(earlier)} threads")
                 yield _violation(entry, mismatch, (other,))
+    yield from _never_complete(report, reported)
+
+
+def _never_complete(report: OrderReport, reported: set[int]) -> Iterator[Violation]:
+    """Barriers whose last phase got some arrivals, but not as many as counted."""
+    for stuck in report.deadlock:
+        if stuck.key is None or stuck.key[0] != "bar" or stuck.key[2] in reported:
+            continue
+        steps = [
+            entry
+            for execution in report.executions
+            for entry in execution.entries
+            if isinstance(entry, Step)
+            and isinstance(entry.event, ev.CtaBarrier)
+            and (entry.key, entry.phase) == (stuck.key, stuck.phase)
+        ]
+        waiting = next((step for step in steps if step.instruction is stuck.instruction), None)
+        if waiting is None or waiting.threads is None:
+            continue
+        reported.add(stuck.key[2])
+        mismatch = f"only {sum({step.warp: step.count for step in steps}.values())} threads arrive"
+        yield _violation(waiting, mismatch, ())
 
 
 def _violation(step: Step, mismatch: str, related: tuple[Related, ...]) -> Violation:

@@ -22,7 +22,7 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
             yield Violation(
                 stuck.instruction,
                 {"reason": _reason(stuck)},
-                evidence=("Every launch that was tried ends with this warp waiting.",),
+                evidence=("A launch that is possible ends with this warp waiting.",),
                 severity=None if report.deadlock_certain else Severity.WARNING,
                 assumptions=tuple(report.assumptions),
             )

@@ -12,9 +12,13 @@ _GREATEST_WORD = (1 << 32) - 1
 
 
 class Atom:
-    """An unknown quantity. ``varying`` is true when lanes may hold different values of it."""
+    """An unknown quantity. ``varying`` is true when lanes may hold different values of it.
 
-    __slots__ = ("high", "identity", "low", "name", "varying")
+    ``independent`` is true for an input (a parameter, an index of the grid): whatever it is, the other
+    inputs can be anything.
+    """
+
+    __slots__ = ("high", "identity", "independent", "low", "name", "varying")
 
     def __init__(self, identity: int, name: str, varying: bool, low: int | None, high: int | None) -> None:
         self.identity = identity
@@ -22,6 +26,7 @@ class Atom:
         self.varying = varying
         self.low = low
         self.high = high
+        self.independent = False
 
     def __repr__(self) -> str:
         return self.name

@@ -260,9 +260,9 @@ def _with_number(domain: Domain, operator: str, value: Affine, number: int, bits
     if operator == "and":
         return _masked(domain, value, number, bits)
     granule = granule_of(value)
-    if isinstance(value.offset, int) and number < granule:
+    if number < granule:
         low = value.offset % granule
-        return domain.add(value, ((low | number if operator == "or" else low ^ number) - low) & full, bits)
+        return Affine(value.terms, value.offset - low + (low | number if operator == "or" else low ^ number))
     return domain.opaque(f"{operator}.b{bits}", value, number)
 
 

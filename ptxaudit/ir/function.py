@@ -82,8 +82,24 @@ class BasicBlock:
 
 
 @dataclass(frozen=True, slots=True)
+class Scoreboard:
+    """How a SASS instruction takes part in the counting of results that are still to come.
+
+    ``written`` is the scoreboard that is counted down when its results are in their registers, ``None``
+    if they are known to be in time; ``waits`` has a bit for each scoreboard that must be at zero before
+    the instruction is issued.
+    """
+
+    written: int | None
+    waits: int
+
+
+@dataclass(frozen=True, slots=True)
 class Function:
-    """One kernel or device function. ``blocks[0]`` is the entry; block ids are indices into ``blocks``."""
+    """One kernel or device function. ``blocks[0]`` is the entry; block ids are indices into ``blocks``.
+
+    ``scoreboards`` are those of the instructions, by index, or empty where they are not known.
+    """
 
     name: str
     demangled: str
@@ -97,6 +113,7 @@ class Function:
     variables: tuple[Variable, ...] = ()
     register_types: Mapping[str, str] = field(default_factory=dict)
     isa_version: tuple[int, int] | None = None
+    scoreboards: tuple[Scoreboard, ...] = ()
 
     def block_of(self, index: int) -> BasicBlock:
         """The block that holds instruction ``index``."""

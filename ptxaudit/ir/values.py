@@ -111,6 +111,12 @@ class Domain:
             self._atoms[key] = atom
         return Affine(((atom, 1),), 0)
 
+    def source(self, key: Hashable, name: str, low: int | None = None) -> Affine:
+        """The value of an input of the kernel, independent of every other."""
+        value = self.atom(key, name, low=low)
+        value.terms[0][0].independent = True
+        return value
+
     def key(self, value: "Value | Truth") -> Hashable:
         """A hashable description: equal keys mean equal values."""
         if isinstance(value, int | bool):
@@ -305,9 +311,6 @@ class Domain:
                     condition, *(self.compare(relation, p[0], p[1], bits, is_signed) for p in pairs)
                 )
         equality = relation in ("eq", "ne")
-        if not is_signed and not equality and not (is_natural(first) and is_natural(second)):
-            # An unsigned order of values that may have wrapped is no order of integers.
-            return Comparison("ne", self.opaque(f"{relation}.u{bits}", first, second))
         as_signed = is_signed or (equality and not (is_natural(first) and is_natural(second)))
         minuend, subtrahend = (integer_of(value, bits, as_signed) for value in (first, second))
         difference = self._linear(minuend, 1, subtrahend, -1, bits + 2)

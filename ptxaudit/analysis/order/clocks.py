@@ -75,7 +75,7 @@ class FailedLink:
     fence: Step | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Agent:
     """Lanes of one warp that act together. ``component`` is their entry in every clock."""
 
@@ -142,7 +142,7 @@ class ClockWalk:
         self.phases: dict[tuple[BarrierKey, int], PhaseRecord] = {}
         self._ticks: dict[int, int] = {}
         self._open_groups: dict[tuple[int, ev.GroupKind], int] = {}
-        self._issues: dict[int, tuple[Agent, int]] = {}
+        self._issues: dict[int, list[Agent]] = {}
         self._issue_clocks: dict[int, NDArray[np.int32]] = {}
         self._tensor_loads: dict[int, int] = {}
         self._tensor_waits: dict[tuple[int, ev.AccessKind], set[int]] = {}
@@ -220,14 +220,20 @@ class ClockWalk:
     def _converge(self, entry: Convergence) -> None:
         """Lanes that met again go on together: in time, but nothing is made visible."""
         meeting = [agent for agent in self.agents_of_warp[entry.warp] if agent.lanes & entry.lanes]
-        _join_time(meeting)
+        self._meet(meeting)
+
+    def _meet(self, agents: list[Agent]) -> None:
+        if self.execution.lanes_in_order:
+            _join_all(agents)
+        else:
+            _join_time(agents)
 
     def _step(self, step: Step) -> None:
         agents = self._agents(step)
         for agent in agents:
             self._tick(agent)
         if len(agents) > 1:
-            _join_time(agents)
+            self._meet(agents)
         match step.event:
             case ev.Access():
                 self._access(step, agents)
@@ -274,7 +280,9 @@ class ClockWalk:
             if asynchronous:
                 component, number = self._async_place(step, agent, event)
             if step.operation is not None:
-                self._issues[step.operation.number] = (agent, index)
+                issuers = self._issues.setdefault(step.operation.number, [])
+                if agent not in issuers:
+                    issuers.append(agent)
                 self._issue_clocks[step.operation.number] = agent.clocks.copy()
                 self._payloads.setdefault(step.operation.number, []).append(step)
             footprint = _of_lanes(step.footprint, agent.lanes, len(agents))
@@ -414,19 +422,19 @@ class ClockWalk:
 
     def _delivery(self, entry: Delivery) -> None:
         operation = entry.operation
-        issue = self._issues.get(operation.number)
+        agents = self._issues.get(operation.number, [])
         record = self.record(entry.key, entry.phase)
-        if issue is None:
+        if not agents:
             return
-        agent, _ = issue
-        component = self._component(("copy", agent.component, entry.key))
+        agent = agents[0]
         clocks = self._carried(agent, self._issue_clocks[operation.number])
-        clocks[TIME : OUTER + 1, component] = entry.phase + 1
-        clocks[PROXIED:, component] = entry.phase + 1
+        for issuer in agents:
+            component = self._component(("copy", issuer.component, entry.key))
+            clocks[:, component] = entry.phase + 1
+            record.need(component, entry.phase + 1)
         steps = self._payloads.get(operation.number, [])
         contribution = Contribution(agent.cta, ev.Scope.CLUSTER, clocks, list(steps), operation.generic_proxy)
         record.contributions.append(contribution)
-        record.need(component, entry.phase + 1)
 
     def _carried(self, agent: Agent, clocks: "NDArray[np.int32]") -> "NDArray[np.int32]":
         """What the completion of an asynchronous operation says of others.

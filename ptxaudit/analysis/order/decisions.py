@@ -30,13 +30,17 @@ _UNBOUNDED = 1 << 62
 
 @dataclass(slots=True)
 class Decision:
-    """One decision: at which instruction, about what, and how it went."""
+    """One decision: at which instruction, about what, and how it went.
+
+    ``possible`` tells that some launch certainly makes all decisions so far go this way: each is about
+    one input alone, within that input's range.
+    """
 
     key: Hashable
     text: str
     outcome: bool
     site: int
-    free: bool
+    possible: bool
 
 
 @dataclass(slots=True)
@@ -92,7 +96,8 @@ class Decisions:
             return settled
         ordinal = len(self.taken)
         outcome = self._forced[ordinal] if ordinal in self._forced else preferred()
-        self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, True))
+        possible = isinstance(truth, Comparison) and _about_one_input(truth.expression)
+        self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, possible))
         self._assume(truth, outcome)
         return outcome
 
@@ -218,6 +223,10 @@ class Decisions:
     def _assume_part(self, part: Truth, outcome: bool) -> None:
         if not isinstance(part, bool | np.ndarray) and self.settled(part) is None:
             self._assume(part, outcome)
+
+
+def _about_one_input(expression: Affine) -> bool:
+    return len(expression.terms) == 1 and expression.terms[0][0].independent
 
 
 def _text(truth: Condition) -> str:

@@ -18,9 +18,11 @@ from ptxaudit.analysis.order.fragment import Fragment, blend
 from ptxaudit.analysis.order.program import LARGEST_WORD, Operation
 from ptxaudit.analysis.order.trace import AsyncOperation, BarrierKey, Delivery, Step
 from ptxaudit.ir import events as ev
-from ptxaudit.ir.operands import Operand, Register, Vector
+from ptxaudit.ir.operands import Memory, Operand, Register, Vector
 from ptxaudit.ir.values import LANES, Affine, Flags, Truth, Value, as_lanes
 from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
+from ptxaudit.isa.sass import encodings
+from ptxaudit.isa.sass.registers import is_predicate
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.order.machine import Machine
@@ -161,6 +163,8 @@ def _initialise(
     may: bool,
 ) -> None:
     count = machine.value(fragment, event.count)
+    if machine.in_sass:
+        count = encodings.arrival_count(count)
     keys = _keys(machine, fragment, event.address, active)
     if keys is None:
         machine.step(fragment, operation, event, active, may).unresolved = "the address of the mbarrier"
@@ -256,6 +260,8 @@ def _wait(
     token = machine.value(fragment, event.phase)
     if isinstance(token, np.ndarray):
         token = int(token[active][0])
+    if machine.in_sass:
+        token = encodings.parity(token)
     if keys is None or isinstance(token, Affine):
         step = machine.step(fragment, operation, event, active, may)
         what = "the address of the mbarrier" if keys is None else "the phase parity"
@@ -464,7 +470,9 @@ def _access(
     value = machine.value(fragment, event.address)
     footprints.attach(machine, fragment, step, event, value, active)
     if event.completion is ev.Completion.SYNCHRONOUS:
-        if event.writes and event.value is not None:
+        if event.kind is ev.AccessKind.UPDATE and event.operation != "exch":
+            _forget(machine, event, value, active)
+        elif event.writes and event.value is not None:
             _store(machine, fragment, event, value, active)
         if operation.loads:
             _load(machine, fragment, operation, event, value, active)
@@ -479,6 +487,15 @@ def _overwrite(machine: "Machine", step: Step) -> None:
     for start in step.footprint.starts:
         machine.epochs[cta, int(start) >> 4] += 1
         machine.memory.forget(cta, int(start), min(step.footprint.size, 64))
+
+
+def _forget(machine: "Machine", event: ev.Access, address: Value, active: Flags) -> None:
+    """An atomic operation: what it leaves is not worked out."""
+    places = _shared_places(event, address)
+    for place in () if places is None else np.unique(places[active]):
+        cta, offset = split(int(place))
+        machine.epochs[cta, offset >> 4] += 1
+        machine.memory.forget(cta, offset, event.size or LARGEST_WORD)
 
 
 def _shared_places(event: ev.Access, value: Value) -> "np.ndarray | None":
@@ -574,23 +591,39 @@ def _loaded(
 def load_parameter(machine: "Machine", fragment: Fragment, operation: Operation, guard: Truth) -> None:
     """A load from parameters or constants: the same unknown value wherever it is loaded."""
     source = operation.instruction.operands[-1]
-    address = machine.value(fragment, source)
-    bank = getattr(source, "bank", None)
+    is_memory = isinstance(source, Memory)
+    address = machine.address(fragment, source) if is_memory else machine.value(fragment, source)
+    bank = source.bank if is_memory else None
     width = _element_width(operation.instruction.opcode)
     for position, register in enumerate(operation.loads):
         at = machine.domain.add(address, position * width, 64)
-        known = machine.known_constant(bank, at, width)
-        if known is None and width == 4 and machine.sample is not None:
-            known = machine.sample
-        if known is None:
-            name = f"param@{at:#x}" if isinstance(at, int) else f"[{at!r}]"
-            known = machine.domain.atom(("parameter", bank, machine.domain.key(at), width), name)
-        machine.write(fragment, register, known, guard)
+        machine.write(fragment, register, _constant(machine, fragment, bank, at, width), guard)
+
+
+def constant_word(machine: "Machine", fragment: Fragment, source: Memory) -> Value:
+    """The 32-bit word of an operand in a constant bank (SASS)."""
+    return _constant(machine, fragment, source.bank, machine.address(fragment, source), 4)
+
+
+def _constant(machine: "Machine", fragment: Fragment, bank: int | None, at: Value, width: int) -> Value:
+    known = machine.known_constant(fragment, bank, at, width)
+    if known is None and width == 4 and machine.sample is not None:
+        known = machine.sample
+    if known is not None:
+        return known
+    name = f"param@{at:#x}" if isinstance(at, int) else f"[{at!r}]"
+    return machine.domain.source(("parameter", bank, machine.domain.key(at), width), name)
+
+
+# Suffixes of SASS loads of less than a word; all others load words.
+_PARTIAL_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
 
 
 def _element_width(opcode: str) -> int:
     """Bytes of one element of a load, by its type suffix."""
     last = opcode.rsplit(".", 1)[-1]
+    if opcode[:1].isupper():
+        return _PARTIAL_WIDTHS.get(last, 4)
     digits = "".join(character for character in last if character.isdigit())
     return int(digits) // 8 if digits and last[0] in "bufs" else 4
 
@@ -608,7 +641,9 @@ def _tensor(
 ) -> None:
     step = machine.step(fragment, operation, event, active, may)
     cta = machine.execution.warps[fragment.warp].cta
-    if event.action is ev.TensorAction.ALLOCATE and event.address is not None:
+    if event.action is ev.TensorAction.ALLOCATE and machine.in_sass:
+        _allocate_units(machine, fragment, event, cta)
+    elif event.action is ev.TensorAction.ALLOCATE and event.address is not None:
         columns = machine.value(fragment, event.columns) if event.columns is not None else 0
         place = machine.value(fragment, event.address)
         base = machine.allocated_columns[cta]
@@ -619,6 +654,17 @@ def _tensor(
             machine.memory.store(rank, offset, 4, base)
     if event.action is ev.TensorAction.DEALLOCATE:
         footprints.attach_deallocation(machine, fragment, step, event)
+
+
+def _allocate_units(machine: "Machine", fragment: Fragment, event: ev.TensorOperation, cta: int) -> None:
+    """An attempt at an allocation in SASS: it succeeds at once, as when no other CTA is on the processor."""
+    base = machine.allocated_columns[cta]
+    units = None if event.columns is None else machine.value(fragment, event.columns)
+    if isinstance(units, int):
+        machine.allocated_columns[cta] += units * encodings.TENSOR_COLUMN_UNIT
+    for register in event.registers:
+        found: Value | Truth = base // encodings.TENSOR_COLUMN_UNIT
+        machine.write(fragment, register, True if is_predicate(register) else found, True)
 
 
 __all__ = [

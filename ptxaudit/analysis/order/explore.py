@@ -9,22 +9,24 @@ and races must be right in each.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
-from ptxaudit.analysis.order.program import Program, compile_program
+from ptxaudit.analysis.order.program import Operation, Program, compile_program
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
 from ptxaudit.ir import events as ev
+from ptxaudit.ir.cfg import Loop
+from ptxaudit.ir.function import Language
 
 _MOST_ITERATIONS = 40
 _MOST_TURNS = 12
 _BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
-# Sizes that give a few iterations of the loops over tiles of 64 to 256 elements.
-_SAMPLES = (1024, 512, 2048, 256)
+# A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
+_SAMPLES = (4, 1024, 512)
 _CLUSTER_SIZES = (2, 1, 3, 4, 8)
 
 
@@ -34,8 +36,8 @@ class OrderReport:
 
     ``races`` and ``aliases`` hold one entry a pair of instructions. ``reason`` says why the answer is
     incomplete, or is ``None``; ``assumptions`` are what all of it rests on. ``deadlock`` are the warps that
-    wait for ever when no launch that was tried runs to its end; it is certain when the launch is stated
-    and nothing had to be decided.
+    wait for ever in a launch that is possible; it is certain when the launch is stated and nothing had
+    to be decided.
     """
 
     shape: LaunchShape | None = None
@@ -106,23 +108,22 @@ def _first_execution(
     Parameters stay unknown in the first attempts; where that leads to no complete run (decisions about
     related quantities need not fit together), samples of parameter values are tried.
     """
-    best: _Attempt | None = None
-    for sample in (None, *_SAMPLES):
-        for shape in _shapes(program, report):
-            attempt = _attempt(program, shape, limits, sample, deadline)
-            if best is None or attempt.execution.complete:
-                best = attempt
-            if attempt.execution.complete or monotonic() > deadline:
-                break
-        if best is not None and (best.execution.complete or monotonic() > deadline):
-            break
+    best = _first_that_fits(program, report, limits, None, deadline)
+    usable = best is not None and (best.execution.complete or _shows_something(best.execution))
+    if not usable:
+        sampled = [
+            attempt
+            for sample in _SAMPLES
+            if (attempt := _first_that_fits(program, report, limits, sample, deadline)) is not None
+            and attempt.execution.complete
+        ]
+        best = max(sampled, key=lambda attempt: len(attempt.execution.entries), default=best)
     if best is None:
         return None
     report.shape = best.shape
     if best.sample is not None:
         report.assumptions.append(f"32-bit parameters and the grid size are {best.sample} (first CTA)")
     if best.execution.stuck:
-        _note_deadlock(report, program, best)
         stuck = best.execution.stuck[0]
         place = stuck.instruction.location
         report.reason = f"no execution ran to its end: a warp stays at {place} ({stuck.instruction.text})"
@@ -131,28 +132,41 @@ def _first_execution(
     return best
 
 
-def _note_deadlock(report: OrderReport, program: Program, best: "_Attempt") -> None:
-    """Warps that wait for ever in every launch that was tried; nothing else must explain it."""
-    execution = best.execution
+def _first_that_fits(
+    program: Program, report: OrderReport, limits: Limits, sample: int | None, deadline: float
+) -> _Attempt | None:
+    """The first launch shape with which every warp runs to its end, else the first that was tried."""
+    best: _Attempt | None = None
+    operations = limits.operations if sample is None else limits.operations // 5
+    for shape in _shapes(program, report):
+        attempt = _attempt(program, shape, operations, sample, deadline)
+        if best is None or attempt.execution.complete:
+            best = attempt
+        if attempt.execution.complete or monotonic() > deadline:
+            break
+    return best
+
+
+def _note_deadlock(report: OrderReport, execution: Execution) -> None:
+    """Warps that wait for ever in a launch that is possible; nothing unknown must explain it."""
     unknown = any(isinstance(entry, Step) and entry.unresolved for entry in execution.entries)
     if unknown or any(stuck.key is None for stuck in execution.stuck):
         return
-    facts = program.analysis.function.facts
-    stated = facts.required_threads is not None and not report.assumptions
-    report.deadlock = execution.stuck
-    report.deadlock_certain = stated and not execution.decisions
+    known = {stuck.instruction.index for stuck in report.deadlock}
+    report.deadlock.extend(stuck for stuck in execution.stuck if stuck.instruction.index not in known)
+    report.deadlock_certain |= not execution.decisions and not report.assumptions
 
 
 def _attempt(
-    program: Program, shape: LaunchShape, limits: Limits, sample: int | None, deadline: float
+    program: Program, shape: LaunchShape, operations: int, sample: int | None, deadline: float
 ) -> _Attempt:
-    bounds = Bounds(limits.operations)
+    bounds = Bounds(operations)
     execution = Machine(program, shape, bounds, sample=sample).run()
     while execution.complete and monotonic() < deadline:
         wanted = _wanted_iterations(program, execution, bounds)
         if wanted == dict(bounds.iterations or {}):
             break
-        bounds = Bounds(limits.operations, bounds.default_iterations, wanted)
+        bounds = Bounds(operations, bounds.default_iterations, wanted)
         execution = Machine(program, shape, bounds, sample=sample).run()
     return _Attempt(execution, shape, bounds, sample)
 
@@ -163,15 +177,15 @@ def _shapes(program: Program, report: OrderReport) -> Iterator[LaunchShape]:
     blocks = [facts.required_threads or facts.maximum_threads]
     if blocks == [None]:
         blocks = [(size, 1, 1) for size in _BLOCK_SIZES]
-        report.assumptions.append("the block size is not stated; the first that fits is taken")
+        _extend(report.assumptions, ["the block size is not stated; the first that fits is taken"])
     elif facts.required_threads is None:
-        report.assumptions.append(f"the block has its greatest size, {blocks[0]}")
+        _extend(report.assumptions, [f"the block has its greatest size, {blocks[0]}"])
     clusters = [facts.cluster]
     if facts.cluster is None:
-        sizes: tuple[int, ...] = (1,)
+        sizes: Sequence[int] = (1,)
         if _uses_clusters(program.analysis):
-            sizes = _CLUSTER_SIZES
-            report.assumptions.append("the cluster size is not stated; the first that fits is taken")
+            sizes = _CLUSTER_SIZES if _reaches_peers(program.analysis) else sorted(_CLUSTER_SIZES)
+            _extend(report.assumptions, ["the cluster size is not stated; the first that fits is taken"])
         clusters = [(size, 1, 1) for size in sizes]
     for cluster in clusters:
         for block in blocks:
@@ -183,9 +197,30 @@ def _uses_clusters(analysis: FunctionAnalysis) -> bool:
     for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
         if any(isinstance(event, ev.AddressMapping) for event in events):
             return True
-        if any(register.name in ("%cluster_ctarank", "SR_CgaCtaId") for register in instruction.reads):
+        if any(_needs_peers(event) for event in events):
+            return True
+        if any(register.name == "%cluster_ctarank" for register in instruction.reads):
             return True
     return False
+
+
+def _reaches_peers(analysis: FunctionAnalysis) -> bool:
+    """Whether a cluster of several CTAs is likely.
+
+    SASS forms shared addresses with the CTA's rank in every kernel and maps them to ranks where PTX did,
+    which is no sign of one yet.
+    """
+    if analysis.function.language is Language.PTX:
+        return True
+    return any(_needs_peers(event) for events in analysis.events for event in events)
+
+
+def _needs_peers(event: ev.Event) -> bool:
+    if isinstance(event, ev.ClusterBarrier):
+        return True
+    if isinstance(event, ev.Access | ev.MbarrierArrive | ev.MbarrierCompleteTx):
+        return event.multicast
+    return isinstance(event, ev.TensorOperation) and event.pair
 
 
 def _wanted_iterations(program: Program, execution: Execution, bounds: Bounds) -> dict[int, int]:
@@ -195,10 +230,9 @@ def _wanted_iterations(program: Program, execution: Execution, bounds: Bounds) -
         if isinstance(entry, Step) and isinstance(entry.event, ev.MbarrierWait) and entry.key is not None:
             visits[entry.warp, entry.instruction.index].append(entry.key)
     wanted = dict(bounds.iterations or {})
-    graph = program.analysis.graph
     for (_, index), keys in visits.items():
         ring = len(set(keys))
-        loop = graph.innermost_loop(program.analysis.function.block_of(index).id)
+        loop = _working_loop(program, program.analysis.function.block_of(index).id)
         if loop is None or ring < 2:
             continue
         now = bounds.limit(loop.header)
@@ -206,6 +240,21 @@ def _wanted_iterations(program: Program, execution: Execution, bounds: Bounds) -
         if need > now:
             wanted[loop.header] = min(max(need, wanted.get(loop.header, 0)), _MOST_ITERATIONS)
     return wanted
+
+
+def _working_loop(program: Program, block: int) -> Loop | None:
+    """The innermost loop around a wait that does anything but poll."""
+    around = [loop for loop in program.analysis.graph.loops if block in loop.blocks]
+    for loop in sorted(around, key=lambda loop: -loop.depth):
+        blocks = [program.blocks[number] for number in loop.blocks]
+        if any(_works(operation) for block_program in blocks for operation in block_program.operations):
+            return loop
+    return None
+
+
+def _works(operation: Operation) -> bool:
+    polling = (ev.MbarrierWait, ev.Backoff, ev.L1Invalidate)
+    return any(not isinstance(event, polling) for event in operation.events)
 
 
 def _variants(first: Execution, limits: Limits) -> Iterator[tuple[dict[int, bool], bool]]:
@@ -224,11 +273,17 @@ def _variants(first: Execution, limits: Limits) -> Iterator[tuple[dict[int, bool
 
 
 def _look_at(report: OrderReport, execution: Execution) -> None:
-    """Add what one execution shows to the report; one that did not run to its end shows nothing."""
+    """Add what one execution shows to the report.
+
+    One that did not run to its end shows something only if its decisions are certain to be possible:
+    what it did until then, and that it gets stuck.
+    """
     report.executions.append(execution)
     _extend(report.assumptions, execution.assumptions)
-    if not execution.complete:
+    if not execution.complete and not _shows_something(execution):
         return
+    if execution.stuck:
+        _note_deadlock(report, execution)
     finder = RaceFinder(execution).run()
     known_aliases = {(alias.step.instruction.index, alias.record.key[0]) for alias in report.aliases}
     for alias in finder.aliases.values():
@@ -240,6 +295,11 @@ def _look_at(report: OrderReport, execution: Execution) -> None:
         report.unresolved = [
             entry for entry in execution.entries if isinstance(entry, Step) and entry.unresolved is not None
         ][:8]
+
+
+def _shows_something(execution: Execution) -> bool:
+    """Whether what happened until an execution got stuck is certain to be possible."""
+    return execution.possible and not execution.limits
 
 
 def _pair(race: Race) -> tuple[int, int]:

@@ -16,11 +16,13 @@ from ptxaudit.analysis.order.fragment import Fragment
 from ptxaudit.analysis.order.trace import Footprint, Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.values import Affine, Flags, Value, as_lanes
+from ptxaudit.isa.sass.encodings import freed_columns
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.order.machine import Machine
 
 _LEAST_COPY = 16
+_TENSOR_COLUMNS = 512
 
 
 def attach(
@@ -172,6 +174,9 @@ def attach_deallocation(
     machine: "Machine", fragment: Fragment, step: Step, event: ev.TensorOperation
 ) -> None:
     """A deallocation touches all of its columns."""
+    if machine.in_sass:
+        _attach_freed_units(machine, fragment, step, event)
+        return
     address = machine.value(fragment, event.address) if event.address is not None else None
     columns = machine.value(fragment, event.columns) if event.columns is not None else None
     if not isinstance(address, int):
@@ -180,6 +185,17 @@ def attach_deallocation(
     cta = machine.execution.warps[fragment.warp].cta
     size = columns if isinstance(columns, int) else 32
     step.footprint = Footprint(("tmem", cta), np.array([address & 0xFFFF], dtype=np.int64), size, None, True)
+
+
+def _attach_freed_units(
+    machine: "Machine", fragment: Fragment, step: Step, event: ev.TensorOperation
+) -> None:
+    """The columns that a SASS deallocation's mask tells, else all that were allocated."""
+    cta = machine.execution.warps[fragment.warp].cta
+    freed = None if event.columns is None else freed_columns(machine.value(fragment, event.columns))
+    start, size = freed or (0, machine.allocated_columns[cta] or _TENSOR_COLUMNS)
+    starts = np.array([start], dtype=np.int64)
+    step.footprint = Footprint(("tmem", cta), starts, size, None, freed is not None)
 
 
 def share_bytes(state: Mbarrier) -> None:

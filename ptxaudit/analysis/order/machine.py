@@ -33,6 +33,7 @@ from ptxaudit.analysis.order.trace import (
     WarpIdentity,
 )
 from ptxaudit.ir import events as ev
+from ptxaudit.ir.function import Language
 from ptxaudit.ir.operands import (
     Immediate,
     LabelReference,
@@ -44,8 +45,10 @@ from ptxaudit.ir.operands import (
     Symbol,
     Vector,
 )
-from ptxaudit.ir.values import LANES, Affine, Domain, Flags, Truth, Value
+from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value
 from ptxaudit.isa.ptx.evaluate import LaneState
+from ptxaudit.isa.sass.encodings import is_issued_once
+from ptxaudit.isa.sass.registers import register_range
 
 _WORD = (1 << 64) - 1
 
@@ -104,6 +107,7 @@ class Machine:
         self.domain = Domain()
         self.decisions = Decisions(self.domain, forced)
         self.function = program.analysis.function
+        self.in_sass = self.function.language is Language.SASS
         self.layout = shared_layout(self.function.variables)
         self.mbarriers: dict[BarrierKey, Mbarrier] = {}
         self.cta_barriers: dict[BarrierKey, CtaBarrierState] = {}
@@ -125,7 +129,8 @@ class Machine:
             for cta in range(shape.ctas)
             for warp in range((shape.threads + LANES - 1) // LANES)
         ]
-        self.execution = Execution(tuple(warps))
+        # ptxas keeps no instruction for a warp barrier of lanes that it knows to be together already.
+        self.execution = Execution(tuple(warps), lanes_in_order=self.in_sass)
         self.fragments: list[Fragment] = []
         for number, warp in enumerate(warps):
             mask: Flags = np.arange(LANES) < warp.threads
@@ -197,7 +202,8 @@ class Machine:
             if fragment.joins and fragment in fragment.joins[-1].arrived:
                 continue
             block = self.program.blocks[fragment.block]
-            at = min(fragment.position, len(block.operations) - 1)
+            waits_behind = fragment.waiting is not None and fragment.waiting.key[0] == "bar"
+            at = min(fragment.position - waits_behind, len(block.operations) - 1)
             if block.operations:
                 instruction = block.operations[at].instruction
             else:
@@ -268,7 +274,8 @@ class Machine:
         for header in reversed(self._holding.get(fragment.block, ())):
             body = self._loops[header].blocks
             if (fall in body) != (taken in body):
-                stay = fragment.iterations.get(header, 1) < self.bounds.limit(header)
+                rounds = fragment.iterations.get(header, 1) - (fragment.block == header)
+                stay = rounds < self.bounds.limit(header)
                 return (taken in body) == stay
         weights = [self._region_weight(fragment.block, target) for target in leaving.targets]
         return weights[1] > weights[0]
@@ -363,6 +370,8 @@ class Machine:
         may = False
         guard: Truth = True
         instruction = operation.instruction
+        if operation.consumes and self.in_sass:  # the scoreboard is waited for whatever the guard says
+            self._consume(fragment, active, operation)
         if instruction.guard is not None:
             guard = self.register(fragment, instruction.guard.register, truth=True)  # type: ignore[assignment]
             if instruction.guard.negated:
@@ -376,12 +385,13 @@ class Machine:
                 active = active & guard
                 if not active.any():
                     return True
+        if self.in_sass and is_issued_once(instruction.opcode):
+            active = active & (LANE_INDEX == int(active.argmax()))
         self.operation_count += 1
         self._current = None
         if operation.consumes:
-            self.execution.entries.append(
-                Consumption(fragment.warp, lane_bits(active), operation.consumes)
-            )
+            if not self.in_sass:
+                self._consume(fragment, active, operation)
             if not operation.events and operation.evaluation is None:
                 return True
         if operation.mapping is not None:
@@ -402,6 +412,9 @@ class Machine:
             if outcome is effects.Progress.ENDED:
                 return bool(fragment.mask.any())
         return True
+
+    def _consume(self, fragment: Fragment, active: Flags, operation: Operation) -> None:
+        self.execution.entries.append(Consumption(fragment.warp, lane_bits(active), operation.consumes))
 
     def _settle_guard(self, fragment: Fragment, guard: Truth, site: int) -> tuple[Truth, bool]:
         """An unknown guard of an instruction with effects: decided where lanes agree, else *may*.
@@ -470,6 +483,10 @@ class Machine:
                 if is_truth(plain):
                     return self.domain.negate(plain)  # type: ignore[arg-type]
                 return self.domain.subtract(0, plain, 32)  # type: ignore[arg-type]
+            case Memory(space="const"):
+                return effects.constant_word(self, fragment, operand)
+            case Memory(space="gdesc"):
+                return self.descriptor(fragment, operand)
             case Memory():
                 return self.address(fragment, operand)
             case LabelReference(name) | Opaque(name):
@@ -528,14 +545,25 @@ class Machine:
             return self.domain.combine("or", chosen, kept)
         return self.domain.select(guard, new, old)  # type: ignore[arg-type]
 
-    def known_constant(self, bank: int | None, address: Value, width: int) -> Value | None:
+    def descriptor(self, fragment: Fragment, memory: Memory) -> Value:
+        """The matrix descriptor in a pair of uniform registers (SASS)."""
+        (base,) = memory.terms
+        assert isinstance(base, Register)
+        low, high = (self.value(fragment, register) for register in register_range(base, 2))
+        if isinstance(low, Affine):
+            return self.domain.opaque("descriptor", low, high)
+        if isinstance(high, Affine):
+            return low  # the start address alone
+        upper = self.domain.shift_left(high, 32, 64)
+        return self.domain.add(self.domain.bitwise("and", low, 0xFFFFFFFF, 64), upper, 64)
+
+    def known_constant(
+        self, fragment: Fragment, bank: int | None, address: Value, width: int
+    ) -> Value | None:
         """What the launch itself puts into a constant bank (SASS), or ``None``."""
-        if bank != 0 or not isinstance(address, int):
+        if bank != 0 or not isinstance(address, int) or width != 4:
             return None
-        place = launch_constant(self.function.architecture, address)
-        if place is None or width != 4:
-            return None
-        return self.shape.block[place]
+        return launch_constant(self, fragment, address)
 
     def current_operation(self, fragment: Fragment, kind: str) -> AsyncOperation:
         """The asynchronous operation of the instruction that is being executed, one for all its events."""

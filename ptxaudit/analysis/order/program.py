@@ -27,6 +27,7 @@ from ptxaudit.isa.floating import is_floating_point
 from ptxaudit.isa.ptx import evaluate as ptx_evaluate
 from ptxaudit.isa.ptx.evaluate import Evaluation
 from ptxaudit.isa.sass import evaluate as sass_evaluate
+from ptxaudit.isa.sass.registers import register_range
 
 # Events that say nothing about order by themselves.
 _NEUTRAL = (
@@ -180,7 +181,18 @@ def _event_registers(event: ev.Event, stored_values: bool) -> list[Register]:
                 continue
         if name not in ("result", "state"):
             registers.extend(registers_in(operand))
+            registers.extend(_upper_words(operand, event))
     return registers
+
+
+def _upper_words(operand: Operand, event: ev.Event) -> tuple[Register, ...]:
+    """The second registers of the pairs that hold a SASS matrix descriptor or a generic address."""
+    if not isinstance(operand, Memory) or not operand.terms or not isinstance(operand.terms[0], Register):
+        return ()
+    base = operand.terms[0]
+    generic = isinstance(event, ev.Access) and event.space is ev.StateSpace.GENERIC
+    paired = operand.space == "gdesc" or (generic and not base.name.startswith("%"))
+    return register_range(base, 2)[1:] if paired else ()
 
 
 def _tensor_load_uses(analysis: FunctionAnalysis) -> dict[int, tuple[int, ...]]:
@@ -196,6 +208,8 @@ def _tensor_load_uses(analysis: FunctionAnalysis) -> dict[int, tuple[int, ...]]:
         if any(isinstance(e, ev.TensorOperation) and e.action is ev.TensorAction.LOAD for e in events):
             for register in instruction.writes:
                 filled.setdefault(register.name, set()).add(instruction.index)
+    if analysis.function.scoreboards:
+        return _scoreboard_waits(analysis, set().union(*filled.values()))
     uses: dict[int, tuple[int, ...]] = {}
     if not filled:
         return uses
@@ -218,6 +232,26 @@ def _tensor_load_uses(analysis: FunctionAnalysis) -> dict[int, tuple[int, ...]]:
                     loads = instruction.index in filled[register.name]
                     latest[register.name] = instruction.index if loads else -1
                     seen.discard(instruction.index)
+    return uses
+
+
+def _scoreboard_waits(analysis: FunctionAnalysis, loads: set[int]) -> dict[int, tuple[int, ...]]:
+    """For each SASS instruction that is the first to wait for tensor-memory loads since: those loads.
+
+    ``tcgen05.wait::ld`` leaves no instruction, only a wait for the loads' scoreboard at some later one.
+    """
+    boards = analysis.function.scoreboards
+    uses: dict[int, tuple[int, ...]] = {}
+    for block in analysis.function.blocks if loads else ():
+        pending = set(loads)
+        for index in range(block.start, block.end):
+            waits = boards[index].waits
+            done = {load for load in pending if waits >> (boards[load].written or 0) & 1}
+            if done:
+                uses[index] = tuple(sorted(done))
+                pending -= done
+            if index in loads:
+                pending.add(index)
     return uses
 
 

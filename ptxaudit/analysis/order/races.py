@@ -88,6 +88,22 @@ class _Log:
         hit = (self.low[:count] < high) & (self.high[:count] > low)
         return np.flatnonzero(hit if writes else hit & self.writes[:count])
 
+    def written_from(self, start: int) -> int:
+        """Where the stores that follow each other from ``start`` on end, at the next copy at the latest."""
+        stop, end = 1 << 62, start + 16
+        ranges: list[tuple[int, int]] = []
+        for slot, moment in enumerate(self.moments):
+            low, high = int(self.low[slot]), int(self.high[slot])
+            if moment.asynchronous:
+                stop = low if start < low < stop else stop
+            elif self.writes[slot] and high > start:
+                ranges.append((low, high))
+        for low, high in sorted(ranges):
+            if low > end:
+                break
+            end = max(end, high)
+        return min(end, stop)
+
     def add(self, key: Hashable, moment: Moment, low: int, high: int, writes: bool) -> None:
         slot = self.slots.get(key)
         if slot is None:
@@ -148,7 +164,7 @@ class RaceFinder:
     # Accesses ----------------------------------------------------------------------------------------
 
     def _access(self, moment: Moment, walk: ClockWalk) -> None:
-        footprint = _sized(moment)
+        moment.footprint = footprint = self._extent(moment)
         writes = _writes(moment.step)
         low, high = int(footprint.starts.min()), int(footprint.starts.max()) + footprint.size
         log = self._logs.setdefault(footprint.memory, _Log())
@@ -164,8 +180,23 @@ class RaceFinder:
         )
         log.add(key, moment, low, high, writes)
 
+    def _extent(self, moment: Moment) -> Footprint:
+        """The footprint of an access; a tensor store reads on to the end of what was written there.
+
+        How much it reads only its tensor map tells. It cannot be more than was stored without a gap from
+        its start on, up to where another copy starts.
+        """
+        footprint = _sized(moment)
+        log = self._logs.get(footprint.memory)
+        if footprint.certain or log is None or _writes(moment.step):
+            return footprint
+        start = int(footprint.starts[0])
+        return Footprint(footprint.memory, footprint.starts, log.written_from(start) - start, None, False)
+
     def _compare(self, earlier: Moment, later: Moment, footprint: Footprint) -> None:
         first, second = earlier.step, later.step
+        if _program_place(first) > _program_place(second) and _both_plain(earlier, later):
+            first, second = second, first
         key = (first.instruction.index, second.instruction.index)
         same = first is second or earlier.component == later.component
         if same or key in self.races or _both_atomic(first, second):
@@ -178,7 +209,9 @@ class RaceFinder:
         other = _sized(earlier)
         if not _touches(other, footprint):
             return
-        race = Race(earlier, later, link, execution=self.execution)
+        turned = first is later.step
+        pair = (later, earlier) if turned else (earlier, later)
+        race = Race(*pair, link, execution=self.execution)
         race.certain = other.certain and footprint.certain
         race.certain = race.certain and not (first.may or second.may)
         if link is Link.NOT_VISIBLE:
@@ -240,13 +273,14 @@ def _missing_proxy(earlier: Moment, later: Moment) -> Link | None:
 
 def _failed_link(earlier: Moment, agent: Agent) -> FailedLink | None:
     """The synchronisation that knew of the earlier access but did not make it visible to the agent."""
-    for failed in agent.failed:
-        if ordered(failed.contribution.clocks, SHARED, earlier.component, earlier.index):
-            return failed
-    for failed in agent.failed:
-        if ordered(failed.contribution.clocks, TIME, earlier.component, earlier.index):
-            return failed
-    return None
+    known = [
+        failed
+        for kind in (SHARED, TIME)
+        for failed in agent.failed
+        if ordered(failed.contribution.clocks, kind, earlier.component, earlier.index)
+    ]
+    fenced = [failed for failed in known if failed.reason == "fence-too-narrow"]
+    return (fenced or known or [None])[0]
 
 
 def _missing_contribution(agent: Agent, record: PhaseRecord) -> Step | None:
@@ -278,6 +312,15 @@ def _both_atomic(first: Step, second: Step) -> bool:
         and (step.event.semantics is not ev.Semantics.WEAK or step.event.kind is ev.AccessKind.UPDATE)
         for step in (first, second)
     )
+
+
+def _program_place(step: Step) -> tuple[int, int]:
+    return step.visit, step.instruction.index
+
+
+def _both_plain(earlier: Moment, later: Moment) -> bool:
+    """Neither access is asynchronous: which of the two comes later is then a matter of program order."""
+    return not earlier.asynchronous and not later.asynchronous
 
 
 def _replicated_store(first: Step, second: Step) -> bool:

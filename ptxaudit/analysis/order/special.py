@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ptxaudit.analysis.order.fragment import Fragment
-from ptxaudit.arch import Architecture
 from ptxaudit.ir.values import LANE_INDEX, LANES, Lanes, Truth, Value, collapse
+from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
+from ptxaudit.isa.sass.evaluate_float import rounded_bits
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.order.machine import Machine
@@ -23,6 +24,7 @@ _SASS_NAMES = {
     "SR_LANEID": "%laneid",
     "SR_CgaCtaId": "%cluster_ctarank",
     "SR_CGACTAID": "%cluster_ctarank",
+    "SR_CgaSize": "%cluster_nctarank",
 }
 _CONSTANTS: dict[str, Value | Truth] = {
     "RZ": 0,
@@ -43,6 +45,8 @@ def special_value(machine: "Machine", fragment: Fragment, name: str) -> "Value |
         return constant
     if not name.startswith(("%", "SR_")):
         return None
+    if name == "SR_SWINHI":
+        return SHARED_WINDOW >> 32
     identity = machine.execution.warps[fragment.warp]
     base, _, axis = name.partition(".")
     if base == "%tid" and axis:
@@ -69,7 +73,7 @@ def special_value(machine: "Machine", fragment: Fragment, name: str) -> "Value |
         if machine.sample is not None and base == "%nctaid":
             return machine.sample
         key = (name, machine.operation_count) if base in _CLOCKS else name
-        return machine.domain.atom(("special", key), name, low=0)
+        return machine.domain.source(("special", key), name, low=0)
     return None
 
 
@@ -88,14 +92,49 @@ _UNKNOWN = _CLOCKS | {
 }
 
 
-def launch_constant(architecture: Architecture, address: int) -> int | None:
-    """Which axis of the block size constant bank 0 holds at an address (SASS), or ``None``.
+def _axes(start: int, name: str) -> dict[int, str]:
+    return {start + 4 * place: f"{name}.{axis}" for place, axis in enumerate(_AXES)}
 
-    The driver puts blockDim at 0x0 up to sm_90 and at 0x360 from sm_100 on, before the parameters.
-    """
-    start = 0x360 if architecture.number >= 100 else 0x0
-    place, rest = divmod(address - start, 4)
-    return place if rest == 0 and 0 <= place < 3 else None
+
+# What the driver writes to constant bank 0 before the parameters, by the first architecture that has it
+# there. 1/ stands for the single-precision reciprocal.
+_LAUNCH_CONSTANTS: tuple[tuple[int, dict[int, str]], ...] = (
+    (
+        100,
+        {
+            **_axes(0x2A0, "%cluster_nctaid"),
+            **_axes(0x2B0, "1/cluster_nctaid"),
+            **_axes(0x360, "%ntid"),
+            **_axes(0x370, "%nctaid"),
+            0x2AC: "%dynamic_smem_size",
+            0x2CC: "%cluster_nctarank",
+        },
+    ),
+    (
+        90,
+        {
+            **_axes(0x0, "%ntid"),
+            **_axes(0xC, "%nctaid"),
+            **_axes(0x144, "%cluster_nctaid"),
+            **_axes(0x150, "1/cluster_nctaid"),
+            0x2C: "%dynamic_smem_size",
+            0x188: "%cluster_nctarank",
+        },
+    ),
+    (80, {**_axes(0x0, "%ntid"), **_axes(0xC, "%nctaid"), 0x2C: "%dynamic_smem_size"}),
+)
+
+
+def launch_constant(machine: "Machine", fragment: Fragment, address: int) -> Value | None:
+    """What the launch itself puts into constant bank 0 at an address (SASS), or ``None``."""
+    number = machine.function.architecture.number
+    table = next((table for first, table in _LAUNCH_CONSTANTS if number >= first), {})
+    name = table.get(address)
+    if name is None:
+        return None
+    if name.startswith("1/"):
+        return rounded_bits(1 / machine.shape.cluster[_AXES.index(name[-1])])
+    return special_value(machine, fragment, name)  # type: ignore[return-value]
 
 
 def _thread_index(block: tuple[int, int, int], warp: int, axis: int) -> Value:
@@ -118,7 +157,7 @@ def _block_index(machine: "Machine", rank: int, axis: int) -> Value:
     letter = _AXES[axis]
     cluster: Value = 0
     if machine.sample is None:
-        cluster = machine.domain.atom(("special", f"%clusterid.{letter}"), f"%clusterid.{letter}", low=0)
+        cluster = machine.domain.source(("special", f"%clusterid.{letter}"), f"%clusterid.{letter}", low=0)
     place = _cluster_index(machine.shape.cluster, rank)[axis]
     return machine.domain.add(machine.domain.multiply(cluster, size, 64), place, 64)
 

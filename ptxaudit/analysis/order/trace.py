@@ -129,7 +129,10 @@ class Stuck:
 
 @dataclass(slots=True)
 class Execution:
-    """One execution: its steps, the decisions it rests on, and how it ended."""
+    """One execution: its steps, the decisions it rests on, and how it ended.
+
+    ``lanes_in_order`` tells that lanes which execute together need no warp barrier between them.
+    """
 
     warps: tuple[WarpIdentity, ...]
     entries: list[Step | PhaseComplete | Delivery | Convergence | Consumption] = field(default_factory=list)
@@ -139,6 +142,12 @@ class Execution:
     assumptions: list[str] = field(default_factory=list)
     barrier_counts: dict[BarrierKey, int | None] = field(default_factory=dict)
     loop_visits: dict[tuple[int, int], int] = field(default_factory=dict)
+    lanes_in_order: bool = False
+
+    @property
+    def possible(self) -> bool:
+        """Whether some launch certainly takes these decisions."""
+        return all(decision.possible for decision in self.decisions)
 
     @property
     def complete(self) -> bool:
