@@ -311,6 +311,8 @@ class Domain:
                     condition, *(self.compare(relation, p[0], p[1], bits, is_signed) for p in pairs)
                 )
         equality = relation in ("eq", "ne")
+        if not is_signed and not equality and not (is_natural(first) and is_natural(second)):
+            return self._compare_wrapped(relation, first, second, bits)
         as_signed = is_signed or (equality and not (is_natural(first) and is_natural(second)))
         minuend, subtrahend = (integer_of(value, bits, as_signed) for value in (first, second))
         difference = self._linear(minuend, 1, subtrahend, -1, bits + 2)
@@ -320,6 +322,18 @@ class Domain:
             return collapse_flags(_COMPARE[relation](signed_lanes(difference, min(bits + 2, 64)), 0))
         known = settled(relation, difference, bits, is_signed)
         return normalised(relation, difference) if known is None else known
+
+    def _compare_wrapped(self, relation: str, first: Value, second: Value, bits: int) -> Truth:
+        """An unsigned order of which one side may be negative: such a number reads as a very large one."""
+        if relation in ("gt", "ge"):
+            turned = {"gt": "lt", "ge": "le"}[relation]
+            return self._compare_wrapped(turned, second, first, bits)
+        if not is_natural(first) and not is_natural(second):
+            return Comparison("ne", self.opaque(f"{relation}.u{bits}", first, second))
+        plain = self.compare(relation, first, second, bits, is_signed=True)
+        if is_natural(second):
+            return self.combine("and", self.compare("ge", first, 0, bits, is_signed=True), plain)
+        return self.combine("or", self.compare("lt", second, 0, bits, is_signed=True), plain)
 
     def selected(self, value: Affine) -> tuple[Condition, int, int] | None:
         """The condition that picks one of two numbers, for a value that is such a choice."""

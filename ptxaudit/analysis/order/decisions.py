@@ -94,12 +94,32 @@ class Decisions:
         settled = self.settled(truth)
         if settled is not None:
             return settled
+        if isinstance(truth, Combination):
+            return self._decide_parts(truth, preferred, site)
         ordinal = len(self.taken)
         outcome = self._forced[ordinal] if ordinal in self._forced else preferred()
-        possible = isinstance(truth, Comparison) and _about_one_input(truth.expression)
+        possible = _about_one_input(truth.expression)
         self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, possible))
         self._assume(truth, outcome)
         return outcome
+
+    def _decide_parts(
+        self, truth: Combination, preferred: Callable[[], bool], site: int
+    ) -> bool | None:
+        """Decide the parts one by one, the last one so that the whole comes out as preferred."""
+        if truth.operator == "not":
+            inner = self.decide(truth.parts[0], lambda: not preferred(), site)
+            return None if inner is None else not inner
+        if truth.operator == "xor":
+            both = [self.decide(part, lambda: False, site) for part in truth.parts]
+            return None if None in both else both[0] != both[1]
+        neutral = truth.operator == "and"
+        for position, part in enumerate(truth.parts):
+            last = position == len(truth.parts) - 1
+            outcome = self.decide(part, preferred if last else lambda: neutral, site)
+            if outcome is None or outcome != neutral:
+                return outcome
+        return neutral
 
     def resolve(
         self, truth: Truth, preferred: Callable[[], bool], site: int
