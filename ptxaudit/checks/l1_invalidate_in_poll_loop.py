@@ -1,7 +1,8 @@
 """L1 invalidates that polling causes: at every attempt, or once per successful wait.
 
-A warning where loads that can hit L1 follow in a loop around the poll; a note where none follow, or where
-the poll stands in no loop and so runs once.
+A warning where it runs at every attempt, for all warps of the SM lose their lines as long as the poll goes
+on, and where loads that can hit L1 follow in a loop around the poll. A note where it runs once per
+successful wait and none follow, or the poll stands in no loop and so is executed once.
 """
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -27,7 +28,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 
 def _violation(analysis: FunctionAnalysis, one: Invalidation) -> Violation:
-    repeated = one.enclosing is not None
+    every_attempt = one.frequency is Frequency.EVERY_ATTEMPT
+    costs = every_attempt or (one.enclosing is not None and bool(one.loads))
     follows = one.loads[:_SHOWN_LOADS]
     related = [Related(load, "can hit L1 and follows") for load in follows]
     related += [Related(copy, "the first attempt, apart from the loop") for copy in one.copies]
@@ -42,7 +44,7 @@ def _violation(analysis: FunctionAnalysis, one: Invalidation) -> Violation:
         },
         tuple(related),
         (_why(one), *_repetition(analysis, one), *_other_loads(analysis, one)),
-        severity=Severity.WARNING if repeated and one.loads else Severity.NOTE,
+        severity=Severity.WARNING if costs else Severity.NOTE,
     )
 
 

@@ -94,6 +94,18 @@ def flushes(analysis: FunctionAnalysis) -> Outcome:
             "at every attempt",
             "1 load that can hit L1 follows in the loop around it",
         ),
+        (
+            FLAG + LOAD,
+            Severity.WARNING,
+            "at every attempt",
+            "1 load that can hit L1 follows after it",
+        ),
+        (
+            repeated(FLAG + STORE),
+            Severity.WARNING,
+            "at every attempt",
+            "no load that could hit L1 follows in the loop around it",
+        ),
     ],
 )
 def test_invalidate_says_how_often_and_who_pays(
