@@ -1,0 +1,91 @@
+"""Bytes are expected on an mbarrier phase, but the arrivals that it also needs do not come.
+
+A phase that is waited for ever and got too few arrivals is this defect where as many threads did an
+``expect_tx`` without an arrival as arrivals are lacking, and another one (a count) otherwise.
+"""
+
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport, order_of
+from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
+from ptxaudit.checks._executions import (
+    certainty,
+    counted_arrivals,
+    has_unknown_code,
+    sound_executions,
+    starved,
+    steps_of,
+)
+from ptxaudit.checks._order import barrier_name, has, incomplete
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.describe import operand_text
+from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Every ``expect_tx`` whose phase lacks an arrival for ever."""
+    if not has(analysis, ev.MbarrierExpect) or not analysis.function.is_entry:
+        return Outcome.not_applicable()
+    report = order_of(analysis)
+    unique: dict[int, Violation] = {}
+    for violation in (*_in_executions(report), *_nobody_arrives(analysis)):
+        unique.setdefault(violation.primary.index, violation)
+    return Outcome.of(list(unique.values()), incomplete(report))
+
+
+def _in_executions(report: OrderReport) -> Iterator[Violation]:
+    for execution in sound_executions(report):
+        for stuck, key in starved(execution):
+            expects = _expects(execution, key, stuck.phase)
+            lacking = _lacking(execution, key, stuck.phase)
+            if expects and 0 < lacking <= sum(step.lanes.bit_count() for step in expects):
+                yield _violation(report, execution, stuck, expects[0], lacking)
+
+
+def _expects(execution: Execution, key: BarrierKey, phase: int) -> list[Step]:
+    return [
+        step
+        for step in steps_of(execution)
+        if isinstance(step.event, ev.MbarrierExpect) and (step.key, step.phase) == (key, phase)
+    ]
+
+
+def _lacking(execution: Execution, key: BarrierKey, phase: int) -> int:
+    """Arrivals that a phase still needs; none where the count is not known."""
+    expected = execution.barrier_counts.get(key)
+    return 0 if expected is None else expected - counted_arrivals(execution, key, phase)
+
+
+def _violation(
+    report: OrderReport, execution: Execution, stuck: Stuck, expect: Step, lacking: int
+) -> Violation:
+    assert stuck.key is not None
+    arrivals = "1 arrival" if lacking == 1 else f"{lacking} arrivals"
+    return Violation(
+        expect.instruction,
+        {"barrier": barrier_name(stuck.key), "lacking": f"phase {stuck.phase} lacks {arrivals} for ever"},
+        (Related(stuck.instruction, "waits for this phase"),),
+        (f"The barrier was initialised for {execution.barrier_counts[stuck.key]}.",),
+        severity=certainty(report, execution),
+        assumptions=tuple(report.assumptions),
+    )
+
+
+def _nobody_arrives(analysis: FunctionAnalysis) -> Iterator[Violation]:
+    """Without a single arrive instruction no phase completes, whatever the addresses are."""
+    if has(analysis, ev.MbarrierArrive) or has_unknown_code(analysis):
+        return
+    waits = analysis.occurrences(ev.MbarrierWait)
+    if not waits or not has(analysis, ev.MbarrierInit):
+        return
+    for instruction, expect in analysis.occurrences(ev.MbarrierExpect):
+        yield Violation(
+            instruction,
+            {
+                "barrier": f"the mbarrier {operand_text(expect.address)}",
+                "lacking": "the function has no arrive instruction",
+            },
+            (Related(waits[0][0], "a wait of the function"),),
+            severity=Severity.WARNING,
+        )
