@@ -1,0 +1,77 @@
+"""An mbarrier is initialised again where the object before it is still live."""
+
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport, order_of
+from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
+from ptxaudit.checks._executions import sound_executions, steps_of
+from ptxaudit.checks._order import barrier_name, has, incomplete
+from ptxaudit.ir import events as ev
+from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+
+_USES = (ev.MbarrierArrive, ev.MbarrierExpect, ev.MbarrierWait)
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Initialisations of a location that holds an mbarrier that was not invalidated."""
+    if not has(analysis, ev.MbarrierInit) or not analysis.function.is_entry:
+        return Outcome.not_applicable()
+    report = order_of(analysis)
+    unplaced = _unplaced_invalidations(analysis, report)
+    if unplaced is not None:
+        return Outcome.of([], unplaced)
+    unique: dict[int, Violation] = {}
+    for execution in sound_executions(report):
+        for violation in _violations(report, execution):
+            unique.setdefault(violation.primary.index, violation)
+    return Outcome.of(list(unique.values()), incomplete(report))
+
+
+def _unplaced_invalidations(analysis: FunctionAnalysis, report: OrderReport) -> str | None:
+    """An invalidation whose address is not known may be the one that is missing elsewhere."""
+    placed = {
+        step.instruction.index
+        for execution in report.executions
+        for step in steps_of(execution)
+        if isinstance(step.event, ev.MbarrierInvalidate)
+    }
+    for instruction, _ in analysis.occurrences(ev.MbarrierInvalidate):
+        if instruction.index not in placed:
+            return f"which mbarrier is invalidated at {instruction.location} is not known"
+    return None
+
+
+def _violations(report: OrderReport, execution: Execution) -> Iterator[Violation]:
+    live: dict[BarrierKey, Step] = {}
+    used: set[BarrierKey] = set()
+    for step in steps_of(execution):
+        if step.key is None:
+            continue
+        if isinstance(step.event, ev.MbarrierInvalidate):
+            live.pop(step.key, None)
+        elif isinstance(step.event, _USES):
+            used.add(step.key)
+        elif isinstance(step.event, ev.MbarrierInit):
+            if step.key in live:
+                yield _violation(report, execution, live[step.key], step, step.key in used)
+            live[step.key] = step
+            used.discard(step.key)
+
+
+def _violation(
+    report: OrderReport, execution: Execution, first: Step, again: Step, was_used: bool
+) -> Violation:
+    assert again.key is not None
+    same = first.instruction is again.instruction
+    earlier = "the same instruction" if same else "an earlier mbarrier.init"
+    certain = was_used and execution.possible
+    return Violation(
+        again.instruction,
+        {"barrier": barrier_name(again.key), "earlier": earlier},
+        () if same else (Related(first.instruction, "initialised it before"),),
+        ("It was used in between." if was_used else "It was not used in between.",),
+        severity=None if certain else Severity.WARNING,
+        confidence=None if certain else Confidence.MEDIUM,
+        assumptions=tuple(report.assumptions),
+    )
