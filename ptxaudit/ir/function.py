@@ -113,6 +113,7 @@ class Function:
     variables: tuple[Variable, ...] = ()
     register_types: Mapping[str, str] = field(default_factory=dict)
     isa_version: tuple[int, int] | None = None
+    jump_tables: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     scoreboards: tuple[Scoreboard, ...] = ()
 
     def block_of(self, index: int) -> BasicBlock:

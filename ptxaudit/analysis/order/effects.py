@@ -591,9 +591,10 @@ def _loaded(
 def load_parameter(machine: "Machine", fragment: Fragment, operation: Operation, guard: Truth) -> None:
     """A load from parameters or constants: the same unknown value wherever it is loaded."""
     source = operation.instruction.operands[-1]
-    is_memory = isinstance(source, Memory)
-    address = machine.address(fragment, source) if is_memory else machine.value(fragment, source)
-    bank = source.bank if is_memory else None
+    if isinstance(source, Memory):
+        address, bank = machine.address(fragment, source), source.bank
+    else:
+        address, bank = machine.value(fragment, source), None
     width = _element_width(operation.instruction.opcode)
     for position, register in enumerate(operation.loads):
         at = machine.domain.add(address, position * width, 64)

@@ -149,8 +149,7 @@ def _first_that_fits(
 
 def _note_deadlock(report: OrderReport, execution: Execution) -> None:
     """Warps that wait for ever in a launch that is possible; nothing unknown must explain it."""
-    unknown = any(isinstance(entry, Step) and entry.unresolved for entry in execution.entries)
-    if unknown or any(stuck.key is None for stuck in execution.stuck):
+    if any(stuck.key is None for stuck in execution.stuck):
         return
     known = {stuck.instruction.index for stuck in report.deadlock}
     report.deadlock.extend(stuck for stuck in execution.stuck if stuck.instruction.index not in known)
@@ -161,14 +160,17 @@ def _attempt(
     program: Program, shape: LaunchShape, operations: int, sample: int | None, deadline: float
 ) -> _Attempt:
     bounds = Bounds(operations)
-    execution = Machine(program, shape, bounds, sample=sample).run()
-    while execution.complete and monotonic() < deadline:
-        wanted = _wanted_iterations(program, execution, bounds)
-        if wanted == dict(bounds.iterations or {}):
+    best = _Attempt(Machine(program, shape, bounds, sample=sample).run(), shape, bounds, sample)
+    while best.execution.complete and monotonic() < deadline:
+        wanted = _wanted_iterations(program, best.execution, best.bounds)
+        if wanted == dict(best.bounds.iterations or {}):
             break
         bounds = Bounds(operations, bounds.default_iterations, wanted)
-        execution = Machine(program, shape, bounds, sample=sample).run()
-    return _Attempt(execution, shape, bounds, sample)
+        longer = Machine(program, shape, bounds, sample=sample).run()
+        if not longer.complete and not _shows_something(longer):
+            break
+        best = _Attempt(longer, shape, bounds, sample)
+    return best
 
 
 def _shapes(program: Program, report: OrderReport) -> Iterator[LaunchShape]:
@@ -299,7 +301,9 @@ def _look_at(report: OrderReport, execution: Execution) -> None:
 
 def _shows_something(execution: Execution) -> bool:
     """Whether what happened until an execution got stuck is certain to be possible."""
-    return execution.possible and not execution.limits
+    if not execution.possible or execution.limits:
+        return False
+    return not any(isinstance(entry, Step) and (entry.unresolved or entry.may) for entry in execution.entries)
 
 
 def _pair(race: Race) -> tuple[int, int]:

@@ -8,7 +8,7 @@ with nothing done in between waits for the phase.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +84,16 @@ class Bounds:
         return (self.iterations or {}).get(header, self.default_iterations)
 
 
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The value of a register after a write under a guard that is not known: ``new`` or ``old``."""
+
+    guard: Truth
+    new: Value
+    old: Value
+    offset: object
+
+
 class Machine:
     """One execution. ``run`` gives its trace; a machine is used once.
 
@@ -123,6 +133,8 @@ class Machine:
         self.cluster_arrivals: dict[int, int] = {}
         self.wgmma_commits: Counter[int] = Counter()
         self._current: AsyncOperation | None = None
+        self._choices: dict[Hashable, _Choice] = {}
+        self._assumed: Hashable | None = None
         self._operation_numbers = 0
         warps = [
             WarpIdentity(cta, warp, min(LANES, shape.threads - warp * LANES))
@@ -262,6 +274,10 @@ class Machine:
                 index = self.value(fragment, operand)
                 break
         assert leaving.instruction is not None
+        if leaving.instruction.index not in self.function.jump_tables:
+            limit = f"the targets of the indirect branch at {leaving.instruction.location} are not known"
+            if limit not in self.execution.limits:
+                self.execution.limits.append(limit)
         for number, target in enumerate(leaving.targets[:-1]):
             chosen = self.domain.compare("eq", index, number, 64, False)
             if self.decisions.decide(chosen, lambda: True, leaving.instruction.index):
@@ -386,7 +402,7 @@ class Machine:
                 if not active.any():
                     return True
         if self.in_sass and is_issued_once(instruction.opcode):
-            active = active & (LANE_INDEX == int(active.argmax()))
+            active = active & (int(active.argmax()) == LANE_INDEX)
         self.operation_count += 1
         self._current = None
         if operation.consumes:
@@ -435,7 +451,9 @@ class Machine:
     def _evaluate(self, fragment: Fragment, operation: Operation, active: Flags, guard: Truth) -> None:
         evaluation = operation.evaluation
         assert evaluation is not None
+        self._assumed = None if isinstance(guard, bool | np.ndarray) else self.domain.key(guard)
         sources = [self.operand(fragment, source) for source in evaluation.sources]
+        self._assumed = None
         results = evaluation.compute(self.domain, LaneState(active), sources)
         for destination, result in zip(evaluation.destinations, results, strict=True):
             if destination is not None:
@@ -457,6 +475,10 @@ class Machine:
         """What a register holds."""
         held = fragment.registers.get(register.name)
         if isinstance(held, Affine):
+            if self._choices:
+                held = self._chosen(held)
+                if not isinstance(held, Affine):
+                    return held
             pinned = self.decisions.pinned(held)
             return held if pinned is None else pinned & _WORD
         if held is not None:
@@ -466,6 +488,22 @@ class Machine:
             return special
         unknown = self.domain.opaque("undefined", self.domain.atom(register.name, register.name))
         return self.domain.truth_of(unknown) if truth else unknown
+
+    def _chosen(self, value: Value) -> Value:
+        """What a guarded write left, now that its guard is decided or the reader has the same guard.
+
+        Compilers guard the instructions that prepare an operation instead of branching round them.
+        """
+        while isinstance(value, Affine) and len(value.terms) == 1:
+            choice = self._choices.get(value.terms[0][0].identity)
+            if choice is None or value.terms[0][1] != 1 or value.offset is not choice.offset:
+                return value
+            same = self._assumed is not None and self._assumed == self.domain.key(choice.guard)
+            outcome = True if same else self.decisions.settled(choice.guard)
+            if outcome is None:
+                return value
+            value = choice.new if outcome else choice.old
+        return value
 
     def operand(self, fragment: Fragment, operand: Operand) -> "Value | Truth":
         """What an operand stands for."""
@@ -543,7 +581,11 @@ class Machine:
             chosen = self.domain.combine("and", guard, new)  # type: ignore[arg-type]
             kept = self.domain.combine("and", self.domain.negate(guard), old)  # type: ignore[arg-type]
             return self.domain.combine("or", chosen, kept)
-        return self.domain.select(guard, new, old)  # type: ignore[arg-type]
+        chosen = self.domain.select(guard, new, old)  # type: ignore[arg-type]
+        if isinstance(chosen, Affine) and len(chosen.terms) == 1:
+            identity = chosen.terms[0][0].identity
+            self._choices.setdefault(identity, _Choice(guard, new, old, chosen.offset))  # type: ignore[arg-type]
+        return chosen
 
     def descriptor(self, fragment: Fragment, memory: Memory) -> Value:
         """The matrix descriptor in a pair of uniform registers (SASS)."""
@@ -582,7 +624,14 @@ class Machine:
         instruction = operation.instruction
         visit = self.visits[fragment.warp, instruction.index] - 1
         entry = Step(
-            len(self.execution.entries), fragment.warp, lane_bits(active), instruction, visit, event, may
+            len(self.execution.entries),
+            fragment.warp,
+            lane_bits(active),
+            instruction,
+            visit,
+            event,
+            may,
+            fragment.block,
         )
         self.execution.entries.append(entry)
         return entry

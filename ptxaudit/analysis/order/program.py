@@ -246,7 +246,7 @@ def _scoreboard_waits(analysis: FunctionAnalysis, loads: set[int]) -> dict[int, 
         pending = set(loads)
         for index in range(block.start, block.end):
             waits = boards[index].waits
-            done = {load for load in pending if waits >> (boards[load].written or 0) & 1}
+            done = {load for load in pending if waits & 1 << (boards[load].written or 0)}
             if done:
                 uses[index] = tuple(sorted(done))
                 pending -= done
@@ -359,7 +359,8 @@ def _exit_of(
     instruction = analysis.function.instructions[last]
     conditions = _branch_conditions(instruction)
     if len(block.successors) > 2 or not conditions:
-        return Exit("indirect", block.successors, instruction.operands, instruction)
+        table = analysis.function.jump_tables.get(last, block.successors)
+        return Exit("indirect", table, instruction.operands, instruction)
     return Exit("branch", block.successors, conditions, instruction)
 
 

@@ -6,6 +6,7 @@ the later one (see ``clocks``) reaches the earlier one, in causality order, thro
 use. What is missing otherwise is a :class:`Link`.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -88,20 +89,22 @@ class _Log:
         hit = (self.low[:count] < high) & (self.high[:count] > low)
         return np.flatnonzero(hit if writes else hit & self.writes[:count])
 
-    def written_from(self, start: int) -> int:
-        """Where the stores that follow each other from ``start`` on end, at the next copy at the latest."""
-        stop, end = 1 << 62, start + 16
-        ranges: list[tuple[int, int]] = []
-        for slot, moment in enumerate(self.moments):
-            low, high = int(self.low[slot]), int(self.high[slot])
-            if moment.asynchronous:
-                stop = low if start < low < stop else stop
-            elif self.writes[slot] and high > start:
-                ranges.append((low, high))
-        for low, high in sorted(ranges):
-            if low > end:
-                break
-            end = max(end, high)
+    def written_from(self, start: int, stop: int) -> int:
+        """Where the stores that follow each other from ``start`` on end, at ``stop`` at the latest.
+
+        Only stores by the block that stored to ``start`` count: what other code put behind it is another
+        buffer.
+        """
+        stored = [
+            (int(self.low[slot]), int(self.high[slot]), moment.step.block)
+            for slot, moment in enumerate(self.moments)
+            if self.writes[slot] and not moment.asynchronous and self.high[slot] > start
+        ]
+        blocks = {block for low, _, block in stored if low <= start}
+        end = start + 16
+        for low, high, block in sorted(stored):
+            if low <= end and block in blocks:
+                end = max(end, high)
         return min(end, stop)
 
     def add(self, key: Hashable, moment: Moment, low: int, high: int, writes: bool) -> None:
@@ -126,6 +129,7 @@ class RaceFinder:
         self.unresolved: dict[str, Step] = {}
         self._logs: dict[tuple[str, int], _Log] = {}
         self._releases: dict[int, list[tuple[int, Step]]] = {}
+        self._copies = _copy_bases(execution)
         self.walk = ClockWalk(execution, self._access, self._phase)
 
     def run(self) -> "RaceFinder":
@@ -191,7 +195,9 @@ class RaceFinder:
         if footprint.certain or log is None or _writes(moment.step):
             return footprint
         start = int(footprint.starts[0])
-        return Footprint(footprint.memory, footprint.starts, log.written_from(start) - start, None, False)
+        stop = min((base for base in self._copies[footprint.memory] if base > start), default=1 << 62)
+        size = log.written_from(start, stop) - start
+        return Footprint(footprint.memory, footprint.starts, size, None, False)
 
     def _compare(self, earlier: Moment, later: Moment, footprint: Footprint) -> None:
         first, second = earlier.step, later.step
@@ -236,6 +242,15 @@ class RaceFinder:
             if earlier.issue_index < index <= known
         ]
         return candidates[-1] if candidates else None
+
+
+def _copy_bases(execution: Execution) -> dict[tuple[str, int], set[int]]:
+    """Where the copies of an execution start, by memory."""
+    bases: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for entry in execution.entries:
+        if isinstance(entry, Step) and entry.operation is not None and entry.footprint is not None:
+            bases[entry.footprint.memory].update(int(start) for start in entry.footprint.starts)
+    return bases
 
 
 def missing_link(earlier: Moment, later: Moment) -> Link | None:

@@ -64,6 +64,7 @@ class Step:
     visit: int
     event: Event
     may: bool = False
+    block: int = 0
     key: BarrierKey | None = None
     phase: int = 0
     count: int = 0

@@ -24,12 +24,14 @@ class Transfer(Enum):
 
 @dataclass(slots=True)
 class Flow:
-    """Labels are those unique in the function. ``tables`` are the lists of ``.branchtargets``."""
+    """Labels are those unique in the function. ``tables`` are the lists of ``.branchtargets``,
+    ``indexed`` the branches that use one."""
 
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     transfers: dict[int, tuple[str, ...]] = field(default_factory=dict)
     falls_through: set[int] = field(default_factory=set)
+    indexed: set[int] = field(default_factory=set)
 
     def branch(self, index: int, targets: tuple[str, ...], guarded: bool) -> None:
         """Instruction ``index`` jumps to one of ``targets``."""
@@ -55,3 +57,12 @@ class Flow:
         names = {place: label for label, place in self.labels.items() if label in used}
         end = max(end_line, lines[-1] + 1) if lines else end_line
         return build_blocks(count, (), targets, self.falls_through, lines, end, names)
+
+    def jump_tables(self, blocks: Sequence[BasicBlock]) -> dict[int, tuple[int, ...]]:
+        """The blocks that each indexed branch selects, in table order."""
+        starting = {block.start: block.id for block in blocks}
+        tables = {
+            index: tuple(starting.get(self.labels[label], -1) for label in self.transfers[index])
+            for index in self.indexed
+        }
+        return {index: table for index, table in tables.items() if -1 not in table}

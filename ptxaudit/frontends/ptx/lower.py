@@ -151,6 +151,7 @@ class _FunctionLowering:
         self._statements(self.body, names)
         attributes: dict[str, object] = {"source_lines": self.source_lines} if self.source_lines else {}
         end_line, _ = self.context.source.line_column(self.body.end)
+        blocks = self.flow.blocks(self.instructions, end_line)
         return Function(
             name=self.tree.name,
             demangled=demangle(self.tree.name),
@@ -158,12 +159,13 @@ class _FunctionLowering:
             architecture=self.architecture,
             is_entry=self.tree.kind == "entry",
             instructions=tuple(self.instructions),
-            blocks=self.flow.blocks(self.instructions, end_line),
+            blocks=blocks,
             facts=launch_facts(self.tree, attributes),
             parameters=tuple(v for one in self.tree.parameters or () for v in variables_of(one)),
             variables=self.context.variables + tuple(self.variables),
             register_types=self.register_types,
             isa_version=self.context.version,
+            jump_tables=self.flow.jump_tables(blocks),
         )
 
     def _open_scope(self, parent: NameScope | None, scope: syntax.Scope) -> NameScope:
@@ -274,6 +276,7 @@ class _FunctionLowering:
                 self.context.source, statement.offset, f"'{target.text}'", "a label of .branchtargets"
             )
         self.flow.branch(index, table, guarded)
+        self.flow.indexed.add(index)
         selector = names.resolve(others[0])
         return (selector.operand, LabelReference(label)), (), selector.reads
 
