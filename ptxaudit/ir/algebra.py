@@ -58,7 +58,10 @@ def floor_divide(domain: Domain, value: Affine, divisor: int, bits: int, logical
         greatest = ((1 << bits) - 1) // divisor if logical else None
         least = 0 if logical else None
         whole = ("quotient", logical, bits, divisor, domain.key(value))
-        return domain.atom(whole, _name("/", value, divisor), value.varying, least, greatest)
+        found = domain.atom(whole, _name("/", value, divisor), value.varying, least, greatest)
+        mask = (1 << bits) - 1 if logical else -1
+        domain.definitions[found.terms[0][0]] = (lambda number: (number & mask) // divisor, value)
+        return found
     quotient, offset, rest, part = _split(value, divisor)
     if not rest:
         return sum_of(quotient, offset, bits)
@@ -75,6 +78,7 @@ def floor_divide(domain: Domain, value: Affine, divisor: int, bits: int, logical
         least, most = 0, ((1 << bits) - 1) // divisor
     key = ("quotient", logical and not (low is not None and low >= 0), divisor, domain.key(remainder))
     atom = domain.atom(key, _name("/", remainder, divisor), remainder.varying, least, most).terms[0][0]
+    domain.definitions[atom] = (lambda number: number // divisor, remainder)
     quotient[atom] = quotient.get(atom, 0) + 1
     return sum_of(quotient, offset, bits)
 
@@ -91,7 +95,9 @@ def remainder_of(domain: Domain, value: Affine, divisor: int) -> Value:
     if low is not None and high is not None and low >= 0 and high < divisor:
         return remainder
     key = ("remainder", divisor, domain.key(remainder))
-    return domain.atom(key, _name("%", remainder, divisor), remainder.varying, 0, divisor - 1)
+    found = domain.atom(key, _name("%", remainder, divisor), remainder.varying, 0, divisor - 1)
+    domain.definitions[found.terms[0][0]] = (lambda number: number % divisor, remainder)
+    return found
 
 
 def truncate(domain: Domain, value: Value, bits: int) -> Value:

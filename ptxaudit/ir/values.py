@@ -93,6 +93,7 @@ class Domain:
         self._atoms: dict[Hashable, Atom] = {}
         self.selections: dict[Atom, tuple[Condition, int, int]] = {}
         self.memory: dict[Hashable, tuple[Value, ...]] = {}
+        self.definitions: dict[Atom, tuple[Callable[[int], int], Affine]] = {}
 
     # Atoms -------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import numpy as np
 from ptxaudit.ir.values import (
     INVERSE_RELATION,
     Affine,
+    Atom,
     Combination,
     Comparison,
     Condition,
@@ -68,7 +69,7 @@ class Decisions:
 
     def pinned(self, value: Affine) -> int | None:
         """The one number that the decisions so far leave for a value, or ``None``."""
-        if not self._points or not isinstance(value.offset, int):
+        if not self._equations or not isinstance(value.offset, int):
             return None
         key, scale, _ = _linear_key(value)
         known = self._ranges.get(key)
@@ -78,9 +79,20 @@ class Decisions:
         for atom, factor in value.terms:
             single = self._points.get(((atom.identity, 1),))
             if single is None:
+                single = self._derived(atom)
+            if single is None:
                 return None
             total += single * factor
         return total
+
+    def _derived(self, atom: Atom) -> int | None:
+        """The number of an atom that was computed from values which have become known since."""
+        definition = self._domain.definitions.get(atom)
+        if definition is None:
+            return None
+        compute, source = definition
+        number = self.pinned(source)
+        return None if number is None else compute(number)
 
     def decide(self, truth: Truth, preferred: Callable[[], bool], site: int) -> bool | None:
         """The outcome of a truth; ``None`` when known lanes differ (the caller has to split them).
@@ -101,7 +113,21 @@ class Decisions:
         possible = _about_one_input(truth.expression)
         self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, possible))
         self._assume(truth, outcome)
+        if ordinal in self._forced and possible:
+            self._settle_small(truth.expression)
         return outcome
+
+    def _settle_small(self, expression: Affine) -> None:
+        """A turned decision that bounds an input from above gives it the greatest number left.
+
+        Loops are then skipped with one launch in mind, so what is computed from the input is known.
+        """
+        key, _, _ = _linear_key(expression)
+        known = self._ranges[key]
+        if known.high < _UNBOUNDED and known.low < known.high:
+            known.low = known.high
+            self._equations.append((dict(key), known.low))  # type: ignore[call-overload]
+            self._solve()
 
     def _decide_parts(
         self, truth: Combination, preferred: Callable[[], bool], site: int

@@ -37,6 +37,7 @@ _RECORDED = (
     ev.WgmmaIssue,
     ev.GridDependency,
     ev.TensormapReplace,
+    ev.RegisterReconfigure,
 )
 
 
@@ -121,6 +122,14 @@ def map_address(machine: "Machine", fragment: Fragment, operation: Operation) ->
     return machine.domain.bitwise("or", placed, window, 64) if window else placed
 
 
+def _among(value: Value, active: Flags) -> Value:
+    """A value as one number where it is the same in all lanes that take part."""
+    if isinstance(value, np.ndarray):
+        first = value[active][0]
+        return int(first) if bool((value[active] == first).all()) else value
+    return value
+
+
 def _keys(
     machine: "Machine", fragment: Fragment, operand: Operand, active: Flags
 ) -> list[tuple[BarrierKey, int]] | None:
@@ -162,7 +171,7 @@ def _initialise(
     active: Flags,
     may: bool,
 ) -> None:
-    count = machine.value(fragment, event.count)
+    count = _among(machine.value(fragment, event.count), active)
     if machine.in_sass:
         count = encodings.arrival_count(count)
     keys = _keys(machine, fragment, event.address, active)
@@ -191,7 +200,7 @@ def _arrive(
         return
     if event.multicast:
         keys = _in_every_cta(machine, keys)
-    count = 1 if event.count is None else machine.value(fragment, event.count)
+    count = 1 if event.count is None else _among(machine.value(fragment, event.count), active)
     for key, lanes in keys:
         state = _mbarrier(machine, key)
         step = machine.step(fragment, operation, event, active, may)
@@ -200,7 +209,7 @@ def _arrive(
         if may or not isinstance(count, int):
             state.expected = None
         if event.expect_bytes is not None:
-            _add_bytes(machine, fragment, state, event.expect_bytes, lanes)
+            _add_bytes(machine, fragment, state, event.expect_bytes, active, lanes)
         if event.state is not None:
             _write_active(machine, fragment, event.state, state.phase, active)
         if event.drop and state.expected is not None:
@@ -222,20 +231,20 @@ def _expect(
         state = _mbarrier(machine, key)
         step = machine.step(fragment, operation, event, active, may)
         step.key, step.phase = key, state.phase
-        _add_bytes(machine, fragment, state, event.bytes, lanes)
+        _add_bytes(machine, fragment, state, event.bytes, active, lanes)
 
 
 def _add_bytes(
-    machine: "Machine", fragment: Fragment, state: Mbarrier, operand: Operand, lanes: int
+    machine: "Machine", fragment: Fragment, state: Mbarrier, operand: Operand, active: Flags, lanes: int
 ) -> None:
-    amount = machine.value(fragment, operand)
+    amount = _among(machine.value(fragment, operand), active)
     state.expectations += 1
     if isinstance(amount, int):
         state.transactions += amount * lanes
     elif isinstance(amount, Affine):
         state.unknown_bytes = True
     else:
-        state.transactions += int(amount.sum())
+        state.transactions += int(amount[active].sum())
 
 
 def _advance_if_complete(machine: "Machine", key: BarrierKey, at_rest: bool = False) -> bool:
@@ -321,7 +330,7 @@ def _complete_later(
         return
     if event.multicast:
         keys = _in_every_cta(machine, keys)
-    size = None if event.bytes is None else machine.value(fragment, event.bytes)
+    size = None if event.bytes is None else _among(machine.value(fragment, event.bytes), active)
     for key, lanes in keys:
         number = int(size) * lanes if isinstance(size, int) else None
         async_operation = machine.current_operation(fragment, "copy")
@@ -382,8 +391,10 @@ def _cta_barrier(
     active: Flags,
     may: bool,
 ) -> Progress:
-    number = machine.value(fragment, event.barrier)
-    threads: Value | None = None if event.threads is None else machine.value(fragment, event.threads)
+    number = _among(machine.value(fragment, event.barrier), active)
+    threads: Value | None = None
+    if event.threads is not None:
+        threads = _among(machine.value(fragment, event.threads), active)
     if not isinstance(number, int) or not (threads is None or isinstance(threads, int)):
         step = machine.step(fragment, operation, event, active, may)
         step.unresolved = "the barrier's id or thread count"

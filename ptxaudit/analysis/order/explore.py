@@ -58,9 +58,13 @@ class OrderReport:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of an exploration: seconds, operations of one execution, turned decisions."""
+    """Bounds of an exploration.
 
-    seconds: float = 20.0
+    ``operations`` bounds one execution and ``turns`` the decisions that are turned: both give the same
+    answer on every machine. ``seconds`` is only there so that nothing runs for ever.
+    """
+
+    seconds: float = 300.0
     operations: int = 1_500_000
     turns: int = _MOST_TURNS
 
@@ -81,20 +85,22 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     if first is None:
         return report
     _look_at(report, first.execution)
-    for forced, last_first in _variants(first.execution, limits):
+    _look_at(report, Machine(program, first.shape, first.bounds, None, True, first.sample).run())
+    for forced in _turned(first.shortest, report, limits):
         if monotonic() > deadline:
             report.reason = report.reason or f"stopped after {limits.seconds:.0f} s"
             break
-        machine = Machine(program, first.shape, first.bounds, forced, last_first, first.sample)
-        _look_at(report, machine.run())
+        turned = Machine(program, first.shape, Bounds(limits.operations), forced, False, first.sample)
+        _look_at(report, turned.run())
     return report
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """An execution with what it was made from."""
+    """An execution with what it was made from; ``shortest`` is the one with the least loop bounds."""
 
     execution: Execution
+    shortest: Execution
     shape: LaunchShape
     bounds: Bounds
     sample: int | None
@@ -160,7 +166,8 @@ def _attempt(
     program: Program, shape: LaunchShape, operations: int, sample: int | None, deadline: float
 ) -> _Attempt:
     bounds = Bounds(operations)
-    best = _Attempt(Machine(program, shape, bounds, sample=sample).run(), shape, bounds, sample)
+    shortest = Machine(program, shape, bounds, sample=sample).run()
+    best = _Attempt(shortest, shortest, shape, bounds, sample)
     while best.execution.complete and monotonic() < deadline:
         wanted = _wanted_iterations(program, best.execution, best.bounds)
         if wanted == dict(best.bounds.iterations or {}):
@@ -169,7 +176,7 @@ def _attempt(
         longer = Machine(program, shape, bounds, sample=sample).run()
         if not longer.complete and not _shows_something(longer):
             break
-        best = _Attempt(longer, shape, bounds, sample)
+        best = _Attempt(longer, shortest, shape, bounds, sample)
     return best
 
 
@@ -235,10 +242,11 @@ def _wanted_iterations(program: Program, execution: Execution, bounds: Bounds) -
     for (_, index), keys in visits.items():
         ring = len(set(keys))
         loop = _working_loop(program, program.analysis.function.block_of(index).id)
-        if loop is None or ring < 2:
+        enough = 2 * ring + 1
+        if loop is None or ring < 2 or len(keys) >= enough:
             continue
         now = bounds.limit(loop.header)
-        need = 2 * ring + 1 if ring < len(keys) else 2 * now
+        need = -(-now * enough // len(keys))
         if need > now:
             wanted[loop.header] = min(max(need, wanted.get(loop.header, 0)), _MOST_ITERATIONS)
     return wanted
@@ -259,19 +267,17 @@ def _works(operation: Operation) -> bool:
     return any(not isinstance(event, polling) for event in operation.events)
 
 
-def _variants(first: Execution, limits: Limits) -> Iterator[tuple[dict[int, bool], bool]]:
-    """The other schedule, then each first decision at a place turned, under both schedules."""
-    yield {}, True
-    seen: set[int] = set()
-    turned = 0
+def _turned(first: Execution, report: OrderReport, limits: Limits) -> Iterator[dict[int, bool]]:
+    """For each place, its first decision the other way, those before it as they were."""
+    sites: dict[int, int] = {}
     for ordinal, decision in enumerate(first.decisions):
-        if decision.site in seen or turned >= limits.turns:
-            continue
-        seen.add(decision.site)
-        turned += 1
+        sites.setdefault(decision.site, ordinal)
+    if len(sites) > limits.turns:
+        left = len(sites) - limits.turns
+        report.assumptions.append(f"of {len(sites)} undecided conditions {left} were followed one way only")
+    for ordinal in list(sites.values())[: limits.turns]:
         forced = {number: taken.outcome for number, taken in enumerate(first.decisions[:ordinal])}
-        forced[ordinal] = not decision.outcome
-        yield forced, False
+        yield {**forced, ordinal: not first.decisions[ordinal].outcome}
 
 
 def _look_at(report: OrderReport, execution: Execution) -> None:

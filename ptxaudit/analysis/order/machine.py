@@ -581,11 +581,11 @@ class Machine:
             chosen = self.domain.combine("and", guard, new)  # type: ignore[arg-type]
             kept = self.domain.combine("and", self.domain.negate(guard), old)  # type: ignore[arg-type]
             return self.domain.combine("or", chosen, kept)
-        chosen = self.domain.select(guard, new, old)  # type: ignore[arg-type]
-        if isinstance(chosen, Affine) and len(chosen.terms) == 1:
-            identity = chosen.terms[0][0].identity
-            self._choices.setdefault(identity, _Choice(guard, new, old, chosen.offset))  # type: ignore[arg-type]
-        return chosen
+        value = self.domain.select(guard, new, old)  # type: ignore[arg-type]
+        if isinstance(value, Affine) and len(value.terms) == 1:
+            choice = _Choice(guard, new, old, value.offset)  # type: ignore[arg-type]
+            self._choices.setdefault(value.terms[0][0].identity, choice)
+        return value
 
     def descriptor(self, fragment: Fragment, memory: Memory) -> Value:
         """The matrix descriptor in a pair of uniform registers (SASS)."""

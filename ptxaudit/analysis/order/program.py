@@ -36,7 +36,6 @@ _NEUTRAL = (
     ev.MemoryFlush,
     ev.Election,
     ev.AddressMapping,
-    ev.RegisterReconfigure,
 )
 _OUTER_SPACES = (
     ev.StateSpace.GLOBAL,

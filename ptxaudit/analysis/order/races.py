@@ -295,7 +295,8 @@ def _failed_link(earlier: Moment, agent: Agent) -> FailedLink | None:
         if ordered(failed.contribution.clocks, kind, earlier.component, earlier.index)
     ]
     fenced = [failed for failed in known if failed.reason == "fence-too-narrow"]
-    return (fenced or known or [None])[0]
+    best = fenced or known
+    return best[0] if best else None
 
 
 def _missing_contribution(agent: Agent, record: PhaseRecord) -> Step | None:

@@ -109,8 +109,18 @@ def per_lane(domain: Domain, operation: str, function: Callable[..., int], *valu
     """A function of numbers applied in every lane; an atom where an argument is not known."""
     if all(type(value) is int for value in values):
         return function(*values)
-    if any(isinstance(value, Affine) for value in values):
-        return domain.opaque(operation, *values)
+    unknown = [position for position, value in enumerate(values) if isinstance(value, Affine)]
+    if unknown:
+        result = domain.opaque(operation, *values)
+        source = values[unknown[0]]
+        if len(unknown) == 1 and isinstance(source, Affine) and not result.varying:
+            known = [value for value in values if isinstance(value, int)]
+
+            def later(number: int) -> int:
+                return function(*known[: unknown[0]], number & 0xFFFFFFFF, *known[unknown[0] :])
+
+            domain.definitions[result.terms[0][0]] = (later, source)
+        return result
     columns = [as_lanes(value).tolist() for value in values]  # type: ignore[arg-type]
     results = [function(*arguments) for arguments in zip(*columns, strict=True)]
     return collapse(np.array(results, dtype=np.uint64))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxaudit.ir.affine import Affine, is_varying, sum_of
+from ptxaudit.ir.affine import Affine, Combination, is_varying, sum_of
 from ptxaudit.ir.values import (
     LANES,
     Domain,
@@ -148,10 +148,33 @@ def _unknown_vote(domain: Domain, mode: str, truth: Truth, taking: Flags) -> Res
         if mode == "ballot":
             return domain.select(truth, lane_mask(taking), 0)
         return True if mode == "uni" else truth
+    if mode in ("any", "all"):
+        split = _split_vote(domain, mode, truth, taking)
+        if split is not None:
+            return split
     key = ("vote", mode, domain.key(truth), lane_mask(taking))
     if mode == "ballot":
         return domain.atom(key, "ballot", False)
     return domain.truth_of(domain.atom(key, f"vote.{mode}", False, 0, 1))
+
+
+def _split_vote(domain: Domain, mode: str, truth: Truth, taking: Flags) -> Truth | None:
+    """A vote on truths of which all but known flags are the same in every lane; ``None`` for others."""
+    if isinstance(truth, np.ndarray):
+        return bool(_count_votes(mode, truth & taking, taking))
+    if not is_varying(truth):
+        return truth
+    if not isinstance(truth, Combination) or truth.operator == "xor":
+        return None
+    if truth.operator == "not":
+        opposite = _split_vote(domain, "all" if mode == "any" else "any", truth.parts[0], taking)
+        return None if opposite is None else domain.negate(opposite)
+    if all(is_varying(part) for part in truth.parts):
+        return None
+    parts = [_split_vote(domain, mode, part, taking) for part in truth.parts]
+    if parts[0] is None or parts[1] is None:
+        return None
+    return domain.combine(truth.operator, parts[0], parts[1])
 
 
 def _compile_active_mask(_: Shape) -> Compute:
