@@ -8,18 +8,21 @@ from ptxaudit.ir.cfg import ControlFlowGraph
 from ptxaudit.ir.events import Event
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.ir.instruction import Instruction
+from ptxaudit.ir.launch import Launch
 from ptxaudit.isa.ptx.events import events as ptx_events
-from ptxaudit.isa.sass.events import events as sass_events
+from ptxaudit.isa.sass.events import function_events as sass_events
 
 E = TypeVar("E")
 
 
 class FunctionAnalysis:
-    """A function with its control flow and events, shared by all checks."""
+    """A function with its control flow and events, shared by all checks; ``launch`` is what is known of
+    its launch beyond the code, if anything."""
 
-    def __init__(self, function: Function, module: Module) -> None:
+    def __init__(self, function: Function, module: Module, launch: Launch | None = None) -> None:
         self.function = function
         self.module = module
+        self.launch = launch
         self._memo: dict[str, Any] = {}
 
     def memo(self, name: str, compute: Callable[[], E]) -> E:
@@ -37,9 +40,10 @@ class FunctionAnalysis:
     @cached_property
     def events(self) -> tuple[tuple[Event, ...], ...]:
         """The events of each instruction, by instruction index."""
+        if self.function.language is Language.SASS:
+            return sass_events(self.function)
         architecture = self.function.architecture
-        derive = ptx_events if self.function.language is Language.PTX else sass_events
-        return tuple(derive(instruction, architecture) for instruction in self.function.instructions)
+        return tuple(ptx_events(instruction, architecture) for instruction in self.function.instructions)
 
     def occurrences(self, kind: type[E]) -> tuple[tuple[Instruction, E], ...]:
         """Every event of a kind with its instruction, in program order."""

@@ -18,7 +18,7 @@ from ptxaudit.analysis.order.fragment import Fragment, blend
 from ptxaudit.analysis.order.program import LARGEST_WORD, Operation
 from ptxaudit.analysis.order.trace import AsyncOperation, BarrierKey, Delivery, Step
 from ptxaudit.ir import events as ev
-from ptxaudit.ir.operands import Memory, Operand, Register, Vector
+from ptxaudit.ir.operands import Memory, Operand, Register, Symbol, Vector
 from ptxaudit.ir.values import LANES, Affine, Flags, Truth, Value, as_lanes
 from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
 from ptxaudit.isa.sass import encodings
@@ -609,7 +609,23 @@ def load_parameter(machine: "Machine", fragment: Fragment, operation: Operation,
     width = _element_width(operation.instruction.opcode)
     for position, register in enumerate(operation.loads):
         at = machine.domain.add(address, position * width, 64)
-        machine.write(fragment, register, _constant(machine, fragment, bank, at, width), guard)
+        known = _argument(machine, source) if position == 0 else None
+        if known is None:
+            known = _constant(machine, fragment, bank, at, width)
+        machine.write(fragment, register, known, guard)
+
+
+def _argument(machine: "Machine", source: Operand) -> int | None:
+    """The value that a launch description gives a parameter, where exactly that is loaded (PTX)."""
+    arguments = machine.launch.arguments
+    if not arguments or not isinstance(source, Memory) or source.offset or len(source.terms) != 1:
+        return None
+    names = [parameter.name for parameter in machine.function.parameters]
+    term = source.terms[0]
+    if not isinstance(term, Symbol) or term.name not in names:
+        return None
+    value = arguments.get(names.index(term.name))
+    return None if value is None else value & ((1 << 64) - 1)
 
 
 def constant_word(machine: "Machine", fragment: Fragment, source: Memory) -> Value:

@@ -21,6 +21,7 @@ from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
 from ptxaudit.ir.function import Language
+from ptxaudit.ir.launch import Launch
 
 _MOST_ITERATIONS = 40
 _MOST_TURNS = 12
@@ -183,14 +184,15 @@ def _attempt(
 def _shapes(program: Program, report: OrderReport) -> Iterator[LaunchShape]:
     """Launch shapes to try, those that the code states alone where it states them."""
     facts = program.analysis.function.facts
-    blocks = [facts.required_threads or facts.maximum_threads]
+    launch = program.analysis.launch or Launch()
+    blocks = [launch.block or facts.required_threads or facts.maximum_threads]
     if blocks == [None]:
         blocks = [(size, 1, 1) for size in _BLOCK_SIZES]
         _extend(report.assumptions, ["the block size is not stated; the first that fits is taken"])
-    elif facts.required_threads is None:
+    elif launch.block is None and facts.required_threads is None:
         _extend(report.assumptions, [f"the block has its greatest size, {blocks[0]}"])
-    clusters = [facts.cluster]
-    if facts.cluster is None:
+    clusters = [launch.cluster or facts.cluster]
+    if clusters == [None]:
         sizes: Sequence[int] = (1,)
         if _uses_clusters(program.analysis):
             sizes = _CLUSTER_SIZES if _reaches_peers(program.analysis) else sorted(_CLUSTER_SIZES)

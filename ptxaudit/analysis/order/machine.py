@@ -34,6 +34,7 @@ from ptxaudit.analysis.order.trace import (
 )
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
+from ptxaudit.ir.launch import Launch
 from ptxaudit.ir.operands import (
     Immediate,
     LabelReference,
@@ -113,6 +114,7 @@ class Machine:
         self.program = program
         self.shape = shape
         self.sample = sample
+        self.launch = program.analysis.launch or Launch()
         self.bounds = bounds
         self.domain = Domain()
         self.decisions = Decisions(self.domain, forced)

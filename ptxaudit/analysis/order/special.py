@@ -70,6 +70,9 @@ def special_value(machine: "Machine", fragment: Fragment, name: str) -> "Value |
     if base.startswith("%lanemask_"):
         return _lane_mask(base.removeprefix("%lanemask_"))
     if base in _UNKNOWN or name.startswith("SR_"):
+        grid = machine.launch.grid
+        if base == "%nctaid" and axis and grid is not None:
+            return grid[_AXES.index(axis)]
         if machine.sample is not None and base == "%nctaid":
             return machine.sample
         key = (name, machine.operation_count) if base in _CLOCKS else name

@@ -89,6 +89,7 @@ def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> B
         is_entry=symbol.is_entry,
         start=symbol.start,
         raw=section.instructions[first:last],
+        code=cubin.code.get(section.name, b"")[symbol.start : end],
         indirect_targets=indirect_branch_targets(of_section),
         facts=launch_facts(own, common, symbol.index),
     )

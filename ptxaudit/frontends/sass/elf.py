@@ -58,13 +58,15 @@ class Cubin:
     """The parts of a cubin that the front end uses.
 
     ``functions`` are ordered by section and start. ``code_sizes`` maps the names of executable sections
-    to their sizes in bytes, ``information`` the names of the ``.nv.info`` sections to their content.
+    to their sizes in bytes, ``code`` to their content, ``information`` the names of the ``.nv.info``
+    sections to theirs.
     ``tool_version`` and ``tool_options`` are what the assembler noted about itself, often nothing.
     """
 
     architecture: Architecture
     functions: tuple[FunctionSymbol, ...]
     code_sizes: dict[str, int]
+    code: dict[str, bytes]
     information: dict[str, bytes]
     tool_version: str
     tool_options: str
@@ -125,6 +127,7 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
         architecture=Architecture(header.architecture_number, suffix),
         functions=tuple(sorted(functions, key=lambda f: (f.section, f.start, f.index))),
         code_sizes=code,
+        code={name: sections[name] for name in code},
         information={name: content for name, content in sections.items() if name.startswith(".nv.info")},
         tool_version=version,
         tool_options=options,

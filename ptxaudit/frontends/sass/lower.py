@@ -17,13 +17,14 @@ Control flow (offsets are bytes in the section, one function's code stays contig
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from ptxaudit.arch import Architecture
 from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES
 from ptxaudit.frontends.sass.operands import label, parse_operands, register
 from ptxaudit.ir.cfg import build_blocks
-from ptxaudit.ir.function import BasicBlock, Function, Language, LaunchFacts, Note
+from ptxaudit.ir.function import BasicBlock, Function, Language, LaunchFacts, Note, Scoreboard
 from ptxaudit.ir.instruction import Guard, Instruction
 from ptxaudit.ir.operands import Immediate, LabelReference, Operand, Register, Symbol
 from ptxaudit.isa.sass.opcodes import DESTINATIONS
@@ -36,6 +37,7 @@ _INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
 _LABELLED = frozenset({"BRA", "JMP", "CALL", "BSSY", "WARPSYNC", "RET"})
 _MAYBE = frozenset({"DIV", "CONV", "ANY"})
+_NO_SCOREBOARD = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Body:
     raw: Sequence[Mapping[str, Any]]
     indirect_targets: Mapping[int, tuple[int, ...]]
     facts: LaunchFacts
+    code: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class Lowering:
             instructions=instructions,
             blocks=blocks,
             facts=body.facts,
+            scoreboards=_scoreboards(body.code, len(instructions)),
         )
 
     def _instructions(self, body: Body, code: Sequence[Mapping[str, Any]]) -> tuple[Instruction, ...]:
@@ -133,6 +137,24 @@ class Lowering:
         starts = {t for several in targets.values() for t in several}
         labels = {index: f".{positions[index]:#x}" for index in starts}
         return build_blocks(len(instructions), (), targets, flow.falls_through, positions, end, labels)
+
+
+def _scoreboards(code: bytes, count: int) -> tuple[Scoreboard, ...]:
+    """The scoreboards of each instruction, which the listing does not show.
+
+    They stand in the upper bits of its 16 bytes: the one that tells when its results are there in bits
+    110-112 (7 for none), those that it waits for, a bit each, in bits 116-121.
+    """
+    found: list[Scoreboard] = []
+    for place in range(0, min(len(code) // INSTRUCTION_BYTES, count) * INSTRUCTION_BYTES, INSTRUCTION_BYTES):
+        upper = int.from_bytes(code[place + 8 : place + INSTRUCTION_BYTES], "little")
+        found.append(_scoreboard(upper >> 46 & 7, upper >> 52 & 0x3F))
+    return tuple(found)
+
+
+@lru_cache(maxsize=512)
+def _scoreboard(written: int, waits: int) -> Scoreboard:
+    return Scoreboard(None if written == _NO_SCOREBOARD else written, waits)
 
 
 def parse_instruction(text: str, file: str = "sass", index: int = 0, offset: int = 0) -> Instruction:

@@ -32,7 +32,7 @@ _COMPILERS: dict[str, Compiler] = {
     **evaluate_move.COMPILERS,
     **evaluate_float.COMPILERS,
 }
-_LEADING = {"ELECT": 2, "ISETP": 2, "PLOP3": 2, "R2P": 1, "UR2UP": 1}
+_LEADING = {"ELECT": 2, "ISETP": 2, "PLOP3": 2, "R2P": 1, "UR2UP": 1, "USETMAXREG": 1}
 # Executed by the order engine, or without a result that is a function of the sources.
 _ELSEWHERE = frozenset(
     (

@@ -149,7 +149,7 @@ class Form:
                 return -1, (value >> 32 if high else value) & WORD
             case Register(name) if name in _ZERO:
                 return -1, 0
-            case Register():
+            case Register() if not is_predicate(source):
                 return self._index(next_register(source) if high else source), None
             case Memory() if source.space == "const" and source.bank is not None:
                 address = source if not high else _behind(source)

@@ -206,6 +206,18 @@ def _compile_election(form: Form) -> Plan:
     return Plan((only(flags), only(words)), compute)
 
 
+def _compile_reconfiguration(form: Form) -> Plan:
+    """USETMAXREG.TRY_ALLOC: whether the registers were there. The loop around it goes on until they are."""
+    if not form.has("TRY_ALLOC"):
+        raise Unmodelled
+    flags, _ = form.results()
+
+    def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
+        return (True,)
+
+    return Plan((only(flags),), compute)
+
+
 _REDUCTIONS = {"SUM": "add", "MIN": "min", "MAX": "max", "OR": "or", "XOR": "xor", "AND": "and"}
 
 
@@ -238,6 +250,7 @@ COMPILERS: dict[str, Compiler] = {
     "VOTE": _compile_vote,
     "VOTEU": _compile_vote,
     "ELECT": _compile_election,
+    "USETMAXREG": _compile_reconfiguration,
     "REDUX": _compile_reduction,
     "CREDUX": _compile_reduction,
 }

@@ -16,6 +16,7 @@ from ptxaudit.ir.events import (
     Completion,
     GroupCommit,
     GroupKind,
+    MatrixOperand,
     MbarrierArrive,
     Proxy,
     Scope,
@@ -26,7 +27,7 @@ from ptxaudit.ir.events import (
     WgmmaIssue,
 )
 from ptxaudit.ir.instruction import Instruction
-from ptxaudit.ir.operands import Memory, Operand, Register
+from ptxaudit.ir.operands import Memory, Opaque, Operand, Register
 from ptxaudit.isa.sass.events_common import (
     Events,
     Lowering,
@@ -45,7 +46,12 @@ _A_FRAGMENT_REGISTERS = 4
 _GROUP_SCOREBOARD = Register("gsb0")
 
 
-def _descriptor_read(place: Memory, completion: Completion) -> Access:
+# Every dense operand takes 32 bytes of K (PTX ISA 9.7.15.2, 9.7.16.2.1).
+_DEPTH_BYTES = 32
+_WARPGROUP_ROWS = 64
+
+
+def _descriptor_read(place: Memory, completion: Completion, matrix: MatrixOperand | None = None) -> Access:
     return Access(
         AccessKind.READ,
         StateSpace.SHARED,
@@ -54,6 +60,7 @@ def _descriptor_read(place: Memory, completion: Completion) -> Access:
         proxy=Proxy.ASYNC,
         completion=completion,
         addressing=Addressing.MATRIX_DESCRIPTOR,
+        matrix=matrix,
     )
 
 
@@ -83,11 +90,15 @@ def _wgmma(parts: Sequence[str], instruction: Instruction, surroundings: Surroun
         raise UnexpectedOperands
     accumulators = register_range(destination, value_registers(parts[0], parts))
     name = f"m{shape[0]}n{shape[1]}k{shape[2]}"
-    b_read = _descriptor_read(moved(descriptor, 2), Completion.WGMMA_GROUP)
+    group = Completion.WGMMA_GROUP
+    turned = {part.text for part in descriptor.coordinates if isinstance(part, Opaque)}
+    b_matrix = MatrixOperand("b", int(shape[1]), _DEPTH_BYTES, "tnspB" in turned)
+    b_read = _descriptor_read(moved(descriptor, 2), group, b_matrix)
     if isinstance(second, Register):
         fragment = register_range(second, _A_FRAGMENT_REGISTERS)
         return (WgmmaIssue(accumulators, fragment, name), b_read, *commit)
-    a_read = _descriptor_read(descriptor, Completion.WGMMA_GROUP)
+    a_matrix = MatrixOperand("a", _WARPGROUP_ROWS, _DEPTH_BYTES, "tnspA" in turned)
+    a_read = _descriptor_read(descriptor, group, a_matrix)
     return (WgmmaIssue(accumulators, (), name), a_read, b_read, *commit)
 
 
@@ -102,12 +113,19 @@ def _tensor_mma(parts: Sequence[str], instruction: Instruction, surroundings: Su
         raise UnexpectedOperands
     a, b, d = places[:3]
     commit = Completion.TCGEN05_COMMIT
-    a_read = _tensor_access(AccessKind.READ, a, commit) if a.space == "tmem" else _descriptor_read(a, commit)
+    pair = _is_pair(parts)
+    shape = next((o for o in instruction.operands if isinstance(o, Memory) and o.space == "idesc"), None)
+    a_matrix, b_matrix = (MatrixOperand(role, None, _DEPTH_BYTES, None, shape, pair) for role in "ab")
+    a_read = (
+        _tensor_access(AccessKind.READ, a, commit)
+        if a.space == "tmem"
+        else _descriptor_read(a, commit, a_matrix)
+    )
     scales = [p for p in places[4:] if p.space == "tmem"]
     return (
-        TensorOperation(TensorAction.MMA, _is_pair(parts), d),
+        TensorOperation(TensorAction.MMA, pair, d),
         a_read,
-        _descriptor_read(b, commit),
+        _descriptor_read(b, commit, b_matrix),
         *(_tensor_access(AccessKind.READ, place, commit) for place in scales),
         _tensor_access(AccessKind.UPDATE, d, commit),
     )
@@ -170,12 +188,17 @@ def _store(parts: Sequence[str], instruction: Instruction, surroundings: Surroun
 def _allocation(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
     """``UTCATOMSWS``: allocation is a loop of attempts, deallocation takes bits out of a mask.
 
-    The columns are encoded in the mask; the program's own operands are gone.
+    Columns are counted in units (see ``encodings``): an attempt takes their number and gives whether it
+    succeeded and the first one; the mask of a deallocation has zeros for those that are freed.
     """
+    units = operand(instruction, -1)
     if "FIND_AND_SET" in parts:
-        return (TensorOperation(TensorAction.ALLOCATE, _is_pair(parts)),)
+        results = tuple(o for o in instruction.operands[:-1] if isinstance(o, Register))
+        return (
+            TensorOperation(TensorAction.ALLOCATE, _is_pair(parts), columns=units, registers=results),
+        )
     if "AND" in parts:
-        return (TensorOperation(TensorAction.DEALLOCATE, _is_pair(parts)),)
+        return (TensorOperation(TensorAction.DEALLOCATE, _is_pair(parts), columns=units),)
     raise UnexpectedOperands
 
 
