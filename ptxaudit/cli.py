@@ -19,6 +19,7 @@ from ptxaudit.analysis.dump import DUMPERS, FORMATS, render_dump
 from ptxaudit.arch import Architecture, parse_architecture
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit, worst_severity
 from ptxaudit.engine.inputs import InputSource, expand_inputs, load_module
+from ptxaudit.engine.launches import read_launches
 from ptxaudit.engine.registry import load_registry, require_rule, select_rules
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
 from ptxaudit.report import explain as explain_report
@@ -126,6 +127,13 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
 @_kernel_option
 @click.option("--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a.")
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
+@click.option(
+    "--launch",
+    "launch_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="TOML that says how kernels are launched (block, cluster, grid, arguments).",
+)
 @click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence.")
 @click.option("--traceback", "show_traceback", is_flag=True, hidden=True)
 def audit_command(
@@ -141,6 +149,7 @@ def audit_command(
     kernel: str | None,
     arch: str | None,
     jobs: int,
+    launch_file: Path | None,
     strict: bool,
     show_traceback: bool,
 ) -> int:
@@ -156,6 +165,7 @@ def audit_command(
         architecture=_architecture(arch),
         strict=strict,
         jobs=jobs,
+        launches=() if launch_file is None else read_launches(launch_file),
     )
     sources = expand_inputs(inputs)
     with _progress(len(sources)) as advance:

@@ -10,6 +10,8 @@ from typing import Any
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.group_dump import dump_groups
+from ptxaudit.analysis.order.explore import order_of
+from ptxaudit.analysis.order.roles import roles_of
 from ptxaudit.errors import UsageError
 from ptxaudit.ir.describe import describe
 from ptxaudit.ir.function import BasicBlock, Language
@@ -33,6 +35,41 @@ def dump_events(analysis: FunctionAnalysis) -> str:
     for instruction in analysis.function.instructions:
         lines.append(f"{_position(analysis, instruction.index)}  {_one_line(instruction.text)}")
         lines += [f"          {describe(event)}" for event in analysis.events[instruction.index]]
+    return "\n".join(lines)
+
+
+def dump_roles(analysis: FunctionAnalysis) -> str:
+    """The warps that act alike, what they do, and what that rests on."""
+    report = order_of(analysis)
+    lines = []
+    if report.shape is not None:
+        lines.append(f"{report.shape.threads} threads a CTA, {report.shape.ctas} CTAs a cluster")
+    for role in roles_of(report):
+        lines.append(f"CTA {role.cta} {role.name}")
+        lines += [f"    {count:4d} x {activity}" for activity, count in role.activities]
+    lines += [f"assumes: {assumption}" for assumption in report.assumptions]
+    if report.reason is not None:
+        lines.append(f"incomplete: {report.reason}")
+    return "\n".join(lines)
+
+
+def dump_order(analysis: FunctionAnalysis) -> str:
+    """The executions that the order engine looked at, and the unordered pairs it found."""
+    report = order_of(analysis)
+    lines = []
+    for number, execution in enumerate(report.executions):
+        state = "complete" if execution.complete else "not complete"
+        lines.append(f"execution {number}: {len(execution.entries)} entries, {state}")
+        lines += [f"    decided: {decision.text} is {decision.outcome}" for decision in execution.decisions]
+    for race in report.races:
+        first, second = race.first.step.instruction, race.second.step.instruction
+        lines.append(f"unordered: {_position(analysis, first.index)} {_one_line(first.text)}")
+        lines.append(f"      and: {_position(analysis, second.index)} {_one_line(second.text)}")
+        lines.append(f"  missing: {race.link.value}")
+    for alias in report.aliases:
+        place = _position(analysis, alias.step.instruction.index)
+        lines.append(f"phase {alias.record.phase} may be another: {place} {alias.step.instruction.text}")
+    lines += [f"assumes: {assumption}" for assumption in report.assumptions]
     return "\n".join(lines)
 
 
@@ -81,6 +118,8 @@ DUMPERS: dict[str, Callable[[FunctionAnalysis], str]] = {
     "cfg": dump_cfg,
     "events": dump_events,
     "groups": dump_groups,
+    "order": dump_order,
+    "roles": dump_roles,
 }
 STRUCTURED: dict[str, Callable[[FunctionAnalysis], dict[str, Any]]] = {
     "cfg": cfg_document,

@@ -21,6 +21,7 @@ from ptxaudit.arch import Architecture
 from ptxaudit.cost.model import priced
 from ptxaudit.engine.findings import build_findings, is_strict_only, report_order
 from ptxaudit.engine.inputs import InputKind, InputSource, digest, load_module, sniff
+from ptxaudit.engine.launches import NamedLaunch, launch_of
 from ptxaudit.engine.registry import Rule
 from ptxaudit.errors import PtxauditError, SyntaxFault, UsageError
 from ptxaudit.ir.function import Function, Module
@@ -52,6 +53,7 @@ class AuditOptions:
     architecture: Architecture | None = None
     strict: bool = False
     jobs: int = 0
+    launches: tuple[NamedLaunch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +225,9 @@ def _audit_function(
     verdicts: dict[str, Verdict] = {}
     reasons: dict[str, str] = {}
     try:
-        analysis = FunctionAnalysis(function, module)
+        analysis = FunctionAnalysis(
+        function, module, launch_of(options.launches, function.name, function.demangled)
+    )
     except Exception as error:
         message = _describe(error)
         into.internal_errors.append(

@@ -609,10 +609,9 @@ def load_parameter(machine: "Machine", fragment: Fragment, operation: Operation,
     width = _element_width(operation.instruction.opcode)
     for position, register in enumerate(operation.loads):
         at = machine.domain.add(address, position * width, 64)
-        known = _argument(machine, source) if position == 0 else None
-        if known is None:
-            known = _constant(machine, fragment, bank, at, width)
-        machine.write(fragment, register, known, guard)
+        argument = _argument(machine, source) if position == 0 else None
+        word = _constant(machine, fragment, bank, at, width) if argument is None else argument
+        machine.write(fragment, register, word, guard)
 
 
 def _argument(machine: "Machine", source: Operand) -> int | None:

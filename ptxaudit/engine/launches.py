@@ -1,0 +1,110 @@
+"""Reads launch descriptions (``--launch FILE``), so that what a kernel does not state need not be guessed.
+
+A TOML file with one table per kernel, the first whose regular expression matches its name holds::
+
+    [[launch]]
+    kernel = "gemm.*"            # default: every kernel
+    block = [384, 1, 1]          # one to three numbers
+    cluster = [2, 1, 1]
+    grid = [132, 1, 1]
+    dynamic_shared = 196608      # bytes
+    [launch.arguments]           # by position, integers only
+    2 = 4096
+"""
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from ptxaudit.errors import UsageError
+from ptxaudit.ir.launch import Launch
+
+_EXTENT = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "integer", "minimum": 1}}
+_SCHEMA = {
+    "type": "object",
+    "required": ["launch"],
+    "additionalProperties": False,
+    "properties": {
+        "launch": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "kernel": {"type": "string"},
+                    "block": _EXTENT,
+                    "cluster": _EXTENT,
+                    "grid": _EXTENT,
+                    "dynamic_shared": {"type": "integer", "minimum": 0},
+                    "arguments": {
+                        "type": "object",
+                        "propertyNames": {"pattern": "^[0-9]+$"},
+                        "additionalProperties": {"type": "integer"},
+                    },
+                },
+            },
+        }
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLaunch:
+    """A launch and the kernels it is of."""
+
+    kernel: re.Pattern[str]
+    launch: Launch
+
+
+def read_launches(path: Path) -> tuple[NamedLaunch, ...]:
+    """The launches of a file. Raises :class:`UsageError` naming the file and the key at fault."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--launch {path}: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--launch {path}: found no TOML, expected launch descriptions ({error})") from error
+    fault = best_match(Draft202012Validator(_SCHEMA).iter_errors(document))
+    if fault is not None:
+        place = ".".join(str(part) for part in fault.absolute_path) or "the file"
+        raise UsageError(f"--launch {path}: {place}: {fault.message}")
+    return tuple(_named(path, entry) for entry in document["launch"])
+
+
+def launch_of(launches: tuple[NamedLaunch, ...], name: str, demangled: str) -> Launch | None:
+    """The first launch whose kernel expression matches a function's name."""
+    for named in launches:
+        if named.kernel.search(name) or named.kernel.search(demangled):
+            return named.launch
+    return None
+
+
+def _named(path: Path, entry: dict[str, Any]) -> NamedLaunch:
+    pattern = entry.get("kernel", "")
+    try:
+        kernel = re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--launch {path}: found {pattern!r}, expected a regular expression") from error
+    arguments = {int(position): value for position, value in entry.get("arguments", {}).items()}
+    return NamedLaunch(
+        kernel,
+        Launch(
+            _extent(entry.get("block")),
+            _extent(entry.get("cluster")),
+            _extent(entry.get("grid")),
+            entry.get("dynamic_shared"),
+            arguments,
+        ),
+    )
+
+
+def _extent(sizes: list[int] | None) -> tuple[int, int, int] | None:
+    if sizes is None:
+        return None
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z

@@ -1,0 +1,89 @@
+"""Launch descriptions: what they say reaches the order engine, and what is wrong in them is named."""
+
+from pathlib import Path
+
+import pytest
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import order_of
+from ptxaudit.analysis.order.roles import roles_of
+from ptxaudit.engine.launches import launch_of, read_launches
+from ptxaudit.errors import UsageError
+from ptxaudit.frontends.ptx import load_ptx
+from ptxaudit.source import SourceText
+
+KERNEL = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry two_halves(.param .u32 trips)
+{
+    .reg .pred %p;
+    .reg .b32 %r<4>;
+    .shared .align 4 .b8 buffer[4096];
+    ld.param.u32 %r2, [trips];
+    mov.u32 %r0, %tid.x;
+    shr.u32 %r1, %r0, 5;
+    setp.ge.u32 %p, %r1, %r2;
+    @%p bra DONE;
+    shl.b32 %r3, %r0, 2;
+    st.shared.u32 [%r3], %r0;
+DONE:
+    ret;
+}
+"""
+
+
+def analysed(tmp_path: Path, text: str) -> FunctionAnalysis:
+    file = tmp_path / "launch.toml"
+    file.write_text(text)
+    module = load_ptx(SourceText("two_halves.ptx", KERNEL))
+    function = module.functions[0]
+    return FunctionAnalysis(function, module, launch_of(read_launches(file), function.name, function.name))
+
+
+def test_block_size_and_arguments_decide_the_roles(tmp_path: Path) -> None:
+    analysis = analysed(tmp_path, "[[launch]]\nblock = [192]\n[launch.arguments]\n0 = 4\n")
+    report = order_of(analysis)
+    assert report.shape is not None and report.shape.threads == 192
+    assert report.assumptions == []
+    assert not report.executions[0].decisions
+    assert [role.name for role in roles_of(report)] == ["warps 0-3"]
+
+
+def test_the_first_launch_that_matches_is_taken(tmp_path: Path) -> None:
+    text = '[[launch]]\nkernel = "other"\nblock = [32]\n[[launch]]\nkernel = "two_.*"\nblock = [64, 2]\n'
+    report = order_of(analysed(tmp_path, text))
+    assert report.shape is not None and report.shape.block == (64, 2, 1)
+
+
+def test_without_a_launch_the_block_size_is_an_assumption() -> None:
+    module = load_ptx(SourceText("two_halves.ptx", KERNEL))
+    report = order_of(FunctionAnalysis(module.functions[0], module))
+    assert any("block size" in assumption for assumption in report.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[[launch]]\nblok = [32]\n", "blok"),
+        ("[[launch]]\nblock = [0]\n", "launch.0.block.0"),
+        ("[[launch]]\nblock = 32\n", "launch.0.block"),
+        ("[[launch]]\n[launch.arguments]\nx = 1\n", "x"),
+        ('[[launch]]\nkernel = "("\n', "regular expression"),
+        ("block = [32]\n", "launch"),
+        ("[[", "TOML"),
+    ],
+)
+def test_a_wrong_description_names_the_key(tmp_path: Path, text: str, place: str) -> None:
+    file = tmp_path / "launch.toml"
+    file.write_text(text)
+    with pytest.raises(UsageError) as raised:
+        read_launches(file)
+    assert place in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--launch"):
+        read_launches(tmp_path / "none.toml")
