@@ -11,7 +11,7 @@ import ptxaudit
 PACKAGE = Path(ptxaudit.__file__).parent
 LAYERS = (
     ("source", "errors"),
-    ("resources",),
+    ("resources", "schema"),
     ("arch",),
     ("ir",),
     ("isa",),

@@ -18,11 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
-
 from ptxaudit.errors import UsageError
 from ptxaudit.ir.launch import Launch
+from ptxaudit.schema import schema_fault
 
 _EXTENT = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "integer", "minimum": 1}}
 _SCHEMA = {
@@ -69,10 +67,9 @@ def read_launches(path: Path) -> tuple[NamedLaunch, ...]:
         raise UsageError(f"--launch {path}: {error.strerror or error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"--launch {path}: found no TOML, expected launch descriptions ({error})") from error
-    fault = best_match(Draft202012Validator(_SCHEMA).iter_errors(document))
+    fault = schema_fault(_SCHEMA, document)
     if fault is not None:
-        place = ".".join(str(part) for part in fault.absolute_path) or "the file"
-        raise UsageError(f"--launch {path}: {place}: {fault.message}")
+        raise UsageError(f"--launch {path}: {fault}")
     return tuple(_named(path, entry) for entry in document["launch"])
 
 

@@ -31,12 +31,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
-
 from ptxaudit.errors import PatternError
 from ptxaudit.resources import patterns_root
 from ptxaudit.rules.model import Category, Confidence, Cost, Fix, Severity
+from ptxaudit.schema import schema_fault
 
 COMMON_FIELDS = frozenset({"function", "instruction"})
 
@@ -139,7 +137,6 @@ _SCHEMA = _table(
         ),
     },
 )
-_VALIDATOR = Draft202012Validator(_SCHEMA)
 
 
 def load_pattern(path: Path) -> Pattern:
@@ -148,10 +145,9 @@ def load_pattern(path: Path) -> Pattern:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PatternError(f"{path}: {error}") from error
-    fault = best_match(_VALIDATOR.iter_errors(raw))
+    fault = schema_fault(_SCHEMA, raw)
     if fault is not None:
-        key = ".".join(str(part) for part in fault.absolute_path) or "top level"
-        raise PatternError(f"{path}: {key}: {fault.message}")
+        raise PatternError(f"{path}: {fault}")
     _require(raw["id"] == path.stem, path, "id", raw["id"], f"{path.stem!r}, the file's name")
     _require(raw["category"] == path.parent.name, path, "category", raw["category"], "the folder's name")
     is_performance = raw["category"] == Category.PERFORMANCE
