@@ -98,7 +98,8 @@ class Scoreboard:
 class Function:
     """One kernel or device function. ``blocks[0]`` is the entry; block ids are indices into ``blocks``.
 
-    ``scoreboards`` are those of the instructions, by index, or empty where they are not known.
+    ``scoreboards`` are those of the instructions, by index, or empty where they are not known,
+    ``constants`` the constant banks that the compiler filled (SASS).
     """
 
     name: str
@@ -115,6 +116,7 @@ class Function:
     isa_version: tuple[int, int] | None = None
     jump_tables: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     scoreboards: tuple[Scoreboard, ...] = ()
+    constants: Mapping[int, bytes] = field(default_factory=dict)
 
     def block_of(self, index: int) -> BasicBlock:
         """The block that holds instruction ``index``."""

@@ -15,10 +15,10 @@ from ptxaudit.analysis.order.address import (
 )
 from ptxaudit.analysis.order.barriers import CtaBarrierState, Mbarrier
 from ptxaudit.analysis.order.fragment import Fragment, blend
-from ptxaudit.analysis.order.program import LARGEST_WORD, Operation
+from ptxaudit.analysis.order.program import LARGEST_WORD, Operation, stored_elements
 from ptxaudit.analysis.order.trace import AsyncOperation, BarrierKey, Delivery, Step
 from ptxaudit.ir import events as ev
-from ptxaudit.ir.operands import Memory, Operand, Register, Symbol, Vector
+from ptxaudit.ir.operands import Memory, Operand, Register, Symbol
 from ptxaudit.ir.values import LANES, Affine, Flags, Truth, Value, as_lanes
 from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
 from ptxaudit.isa.sass import encodings
@@ -122,7 +122,7 @@ def map_address(machine: "Machine", fragment: Fragment, operation: Operation) ->
     return machine.domain.bitwise("or", placed, window, 64) if window else placed
 
 
-def _among(value: Value, active: Flags) -> Value:
+def among(value: Value, active: Flags) -> Value:
     """A value as one number where it is the same in all lanes that take part."""
     if isinstance(value, np.ndarray):
         first = value[active][0]
@@ -171,7 +171,7 @@ def _initialise(
     active: Flags,
     may: bool,
 ) -> None:
-    count = _among(machine.value(fragment, event.count), active)
+    count = among(machine.value(fragment, event.count), active)
     if machine.in_sass:
         count = encodings.arrival_count(count)
     keys = _keys(machine, fragment, event.address, active)
@@ -200,7 +200,7 @@ def _arrive(
         return
     if event.multicast:
         keys = _in_every_cta(machine, keys)
-    count = 1 if event.count is None else _among(machine.value(fragment, event.count), active)
+    count = 1 if event.count is None else among(machine.value(fragment, event.count), active)
     for key, lanes in keys:
         state = _mbarrier(machine, key)
         step = machine.step(fragment, operation, event, active, may)
@@ -237,7 +237,7 @@ def _expect(
 def _add_bytes(
     machine: "Machine", fragment: Fragment, state: Mbarrier, operand: Operand, active: Flags, lanes: int
 ) -> None:
-    amount = _among(machine.value(fragment, operand), active)
+    amount = among(machine.value(fragment, operand), active)
     state.expectations += 1
     if isinstance(amount, int):
         state.transactions += amount * lanes
@@ -330,7 +330,7 @@ def _complete_later(
         return
     if event.multicast:
         keys = _in_every_cta(machine, keys)
-    size = None if event.bytes is None else _among(machine.value(fragment, event.bytes), active)
+    size = None if event.bytes is None else among(machine.value(fragment, event.bytes), active)
     for key, lanes in keys:
         number = int(size) * lanes if isinstance(size, int) else None
         async_operation = machine.current_operation(fragment, "copy")
@@ -391,10 +391,10 @@ def _cta_barrier(
     active: Flags,
     may: bool,
 ) -> Progress:
-    number = _among(machine.value(fragment, event.barrier), active)
+    number = among(machine.value(fragment, event.barrier), active)
     threads: Value | None = None
     if event.threads is not None:
-        threads = _among(machine.value(fragment, event.threads), active)
+        threads = among(machine.value(fragment, event.threads), active)
     if not isinstance(number, int) or not (threads is None or isinstance(threads, int)):
         step = machine.step(fragment, operation, event, active, may)
         step.unresolved = "the barrier's id or thread count"
@@ -527,7 +527,7 @@ def _store(
     places = _shared_places(event, address)
     if places is None or event.value is None or event.size is None or event.size > LARGEST_WORD:
         return
-    elements = event.value.elements if isinstance(event.value, Vector) else (event.value,)
+    elements = stored_elements(event)
     width = event.size // len(elements)
     lanes = np.flatnonzero(active)
     if isinstance(address, int):

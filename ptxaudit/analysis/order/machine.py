@@ -48,7 +48,7 @@ from ptxaudit.ir.operands import (
 )
 from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value
 from ptxaudit.isa.ptx.evaluate import LaneState
-from ptxaudit.isa.sass.encodings import is_issued_once
+from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
 from ptxaudit.isa.sass.registers import register_range
 
 _WORD = (1 << 64) - 1
@@ -268,8 +268,24 @@ class Machine:
             return False
         return self._enter(fragment, leaving.targets[1 if outcome else 0])
 
+    def _known_offset(self, fragment: Fragment, leaving: Exit) -> int | None:
+        """The block that a SASS indirect branch goes to: a register relative to the next instruction."""
+        assert leaving.instruction is not None
+        total = (leaving.instruction.location.offset or 0) + INSTRUCTION_BYTES
+        for operand in leaving.condition:
+            value = effects.among(self.value(fragment, operand), fragment.mask)
+            if not isinstance(value, int):
+                return None
+            total += value
+        blocks = self.function.blocks
+        return next((t for t in leaving.targets if blocks[t].start_position == total & 0xFFFFFFFF), None)
+
     def _indirect_target(self, fragment: Fragment, leaving: Exit) -> int:
         """A jump table's target: the first whose (consistent) decision holds, else the last."""
+        if self.in_sass:
+            place = self._known_offset(fragment, leaving)
+            if place is not None:
+                return place
         index: Value = 0
         for operand in leaving.condition:
             if isinstance(operand, Register):
@@ -605,6 +621,9 @@ class Machine:
         self, fragment: Fragment, bank: int | None, address: Value, width: int
     ) -> Value | None:
         """What the launch itself puts into a constant bank (SASS), or ``None``."""
+        held = self.function.constants.get(bank or 0)
+        if held is not None and isinstance(address, int) and address + width <= len(held):
+            return int.from_bytes(held[address : address + width], "little")
         if bank != 0 or not isinstance(address, int) or width != 4:
             return None
         return launch_constant(self, fragment, address)

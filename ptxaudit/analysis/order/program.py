@@ -46,6 +46,7 @@ _OUTER_SPACES = (
 )
 # Stores of more bytes move data, not addresses or flags.
 LARGEST_WORD = 16
+_WORD_BYTES = 4
 _IRRELEVANT_SPACES = (ev.StateSpace.LOCAL, ev.StateSpace.PARAM, ev.StateSpace.CONST)
 
 
@@ -178,10 +179,26 @@ def _event_registers(event: ev.Event, stored_values: bool) -> list[Register]:
             assert isinstance(event, ev.Access)
             if not stored_values or event.space in _OUTER_SPACES or (event.size or 99) > LARGEST_WORD:
                 continue
+            for element in stored_elements(event):
+                registers.extend(registers_in(element))
+            continue
         if name not in ("result", "state"):
             registers.extend(registers_in(operand))
             registers.extend(_upper_words(operand, event))
     return registers
+
+
+def stored_elements(event: ev.Access) -> tuple[Operand, ...]:
+    """The words of a stored value: those of a PTX vector, or the consecutive registers of a wide SASS one."""
+    value = event.value
+    if isinstance(value, Vector):
+        return value.elements
+    if value is None:
+        return ()
+    if isinstance(value, Register) and not value.name.startswith("%") and (event.size or 0) > _WORD_BYTES:
+        words = register_range(value, event.size // _WORD_BYTES)  # type: ignore[operator]
+        return words if len(words) > 1 else (value,) * (event.size // _WORD_BYTES)  # type: ignore[operator]
+    return (value,)
 
 
 def _upper_words(operand: Operand, event: ev.Event) -> tuple[Register, ...]:

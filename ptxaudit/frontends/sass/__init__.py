@@ -76,6 +76,16 @@ def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
     ]
 
 
+def _constants(cubin: Cubin, holder: str) -> dict[int, bytes]:
+    """The constant banks of a kernel that the compiler filled; the launch fills bank 0."""
+    banks: dict[int, bytes] = {}
+    for name, content in cubin.constants.items():
+        number, _, owner = name.removeprefix(".nv.constant").partition(".")
+        if number.isdigit() and int(number) > 0 and owner == holder:
+            banks[int(number)] = content
+    return banks
+
+
 def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> Body:
     first = (symbol.start - section.start) // INSTRUCTION_BYTES
     last = (end - section.start) // INSTRUCTION_BYTES
@@ -90,6 +100,7 @@ def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> B
         start=symbol.start,
         raw=section.instructions[first:last],
         code=cubin.code.get(section.name, b"")[symbol.start : end],
+        constants=_constants(cubin, holder),
         indirect_targets=indirect_branch_targets(of_section),
         facts=launch_facts(own, common, symbol.index),
     )

@@ -24,6 +24,7 @@ _ABI_WITH_WIDE_ARCHITECTURE = 8
 _ACCELERATED_FLAG = 0x800  # in the narrow flag layout only (ABI version 7 and earlier)
 _ACCELERATOR_TARGET = 0x09  # EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET in .nv.compat
 _CODE = ".text"
+_CONSTANTS = ".nv.constant"
 _NOTE = struct.Struct("<III")
 _TOOLKIT = struct.Struct("<6I")
 _SYMBOL_SIZE = 24
@@ -59,7 +60,7 @@ class Cubin:
 
     ``functions`` are ordered by section and start. ``code_sizes`` maps the names of executable sections
     to their sizes in bytes, ``code`` to their content, ``information`` the names of the ``.nv.info``
-    sections to theirs.
+    sections to theirs, ``constants`` those of the constant banks.
     ``tool_version`` and ``tool_options`` are what the assembler noted about itself, often nothing.
     """
 
@@ -67,6 +68,7 @@ class Cubin:
     functions: tuple[FunctionSymbol, ...]
     code_sizes: dict[str, int]
     code: dict[str, bytes]
+    constants: dict[str, bytes]
     information: dict[str, bytes]
     tool_version: str
     tool_options: str
@@ -128,6 +130,7 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
         functions=tuple(sorted(functions, key=lambda f: (f.section, f.start, f.index))),
         code_sizes=code,
         code={name: sections[name] for name in code},
+        constants={name: held for name, held in sections.items() if name.startswith(_CONSTANTS)},
         information={name: content for name, content in sections.items() if name.startswith(".nv.info")},
         tool_version=version,
         tool_options=options,

@@ -52,6 +52,7 @@ class Body:
     indirect_targets: Mapping[int, tuple[int, ...]]
     facts: LaunchFacts
     code: bytes = b""
+    constants: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Lowering:
             blocks=blocks,
             facts=body.facts,
             scoreboards=_scoreboards(body.code, len(instructions)),
+            constants=body.constants,
         )
 
     def _instructions(self, body: Body, code: Sequence[Mapping[str, Any]]) -> tuple[Instruction, ...]:

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from ptxaudit.ir.values import Value
 
+INSTRUCTION_BYTES = 16
 _COUNTS = 1 << 20
 _PHASE_BIT = 31
 _SIZE_BITS = 0xFFFF
