@@ -86,9 +86,9 @@ def _read_sidecar(path: Path) -> list[Annotation]:
     return found
 
 
-def disagreements(annotations: list[Annotation], report: AuditReport, rule: str) -> list[str]:
-    """Every way in which a report and its fixture's annotations differ, for ``rule`` and those annotated."""
-    scope = {rule, *(annotation.rule for annotation in annotations)}
+def disagreements(annotations: list[Annotation], report: AuditReport, *rules: str) -> list[str]:
+    """Every way in which a report and its fixture's annotations differ, for ``rules`` and those annotated."""
+    scope = {*rules, *(annotation.rule for annotation in annotations)}
     findings = [finding for finding in report.findings if finding.rule in scope]
     problems = []
     for annotation in annotations:

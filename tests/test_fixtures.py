@@ -18,6 +18,7 @@ FOLDERS = [ROOT / "correctness", ROOT / "performance"]
 FIXTURES = sorted(
     path for folder in FOLDERS for path in folder.glob("*/*") if path.suffix in (".ptx", ".cubin")
 )
+KERNELS = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".ptx", ".cubin"))
 PTX_FIXTURES = sorted(ROOT.rglob("*.ptx"))
 REGISTRY = load_registry()
 
@@ -34,6 +35,15 @@ def test_fixture_gets_what_it_says(path: Path) -> None:
     assert [one.error for one in run.report.inputs] == [None]
     assert {annotation.rule for annotation in annotations} <= set(REGISTRY)
     assert disagreements(annotations, run.report, path.parent.name) == []
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=name)
+def test_kernel_gets_what_it_says_and_nothing_else(path: Path) -> None:
+    annotations = read_annotations(path)
+    run = audit((InputSource(str(path), path),), AuditOptions(tuple(REGISTRY.values())))
+    assert run.internal_errors == ()
+    assert [one.error for one in run.report.inputs] == [None]
+    assert disagreements(annotations, run.report, *REGISTRY) == []
 
 
 @pytest.mark.parametrize("rule_id", REGISTRY)
