@@ -87,14 +87,18 @@ def violation(
     severity: Severity | None = None,
 ) -> Violation:
     """A violation that rests on a race, with its witness."""
-    certain = race.certain
+    confidence = None if race.certain else Confidence.MEDIUM
+    if not race.certain:
+        severity = severity or Severity.WARNING
+    if race.doubtful:
+        severity, confidence = Severity.NOTE, Confidence.LOW
     return Violation(
         primary,
         details,
         related or _both(race, primary),
         _evidence(report, race),
-        severity=severity or (None if certain else Severity.WARNING),
-        confidence=None if certain else Confidence.MEDIUM,
+        severity=severity,
+        confidence=confidence,
         witness=race_witness(race),
         assumptions=tuple(report.assumptions),
     )

@@ -17,7 +17,7 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
-    for race in races_of(report, Link.IN_FLIGHT):
+    for race in races_of(report, Link.IN_FLIGHT, Link.NONE):
         if not is_wgmma_read(race.first) or is_cross_warpgroup(race):
             continue
         release = race.second.step if race.release is None else race.release

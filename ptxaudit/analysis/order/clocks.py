@@ -95,8 +95,8 @@ class Moment:
     """A step's place in the order: its component and index, and its agent's clocks as they were.
 
     The access is ordered before another whose clock reaches ``index`` at ``component``; for an
-    asynchronous access that is its completion, while ``issue_component`` and ``issue_index`` are its
-    issue.
+    asynchronous access that is its completion, while ``issue_index`` is its issue by the agent. ``time``
+    is what the agent knew then to have happened.
     """
 
     step: Step
@@ -106,10 +106,12 @@ class Moment:
     issue_index: int
     asynchronous: bool
     footprint: Footprint
+    time: "NDArray[np.int32]" = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
 
 
 AccessVisitor = Callable[[Moment, "ClockWalk"], None]
 PhaseVisitor = Callable[[Step, Agent, "PhaseRecord", "ClockWalk"], None]
+StepVisitor = Callable[[Step, list[Agent]], None]
 
 
 @dataclass(slots=True)
@@ -135,6 +137,7 @@ class ClockWalk:
         self.execution = execution
         self._on_access = on_access
         self._on_phase = on_phase
+        self.on_step: StepVisitor | None = None
         self._components: dict[Hashable, int] = {}
         self.agents_of_warp = self._partition()
         self._capacity = 64
@@ -150,6 +153,14 @@ class ClockWalk:
         self.proxy_fences: dict[int, list[tuple[int, Step]]] = {}
 
     # Components --------------------------------------------------------------------------------------
+
+    def component(self, key: Hashable) -> int:
+        """The entry of a component in every clock."""
+        return self._component(key)
+
+    def open_group(self, agent: Agent, kind: ev.GroupKind) -> int:
+        """The number of the commit group that the agent's next operation of this kind belongs to."""
+        return self._group(agent, kind)
 
     def _partition(self) -> list[list[Agent]]:
         """Split each warp into the groups of lanes that no mask of a step divides."""
@@ -234,6 +245,8 @@ class ClockWalk:
             self._tick(agent)
         if len(agents) > 1:
             self._meet(agents)
+        if self.on_step is not None:
+            self.on_step(step, agents)
         match step.event:
             case ev.Access():
                 self._access(step, agents)

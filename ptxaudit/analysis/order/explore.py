@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.gaps import Gap
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Operation, Program, compile_program
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
@@ -25,6 +26,8 @@ from ptxaudit.ir.launch import Launch
 
 _MOST_ITERATIONS = 40
 _MOST_TURNS = 12
+# The first launch under both schedules; what is turned after that may not be possible.
+_SURE_EXECUTIONS = 2
 _BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
 # A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
 _SAMPLES = (4, 1024, 512)
@@ -45,6 +48,8 @@ class OrderReport:
     executions: list[Execution] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     aliases: list[Alias] = field(default_factory=list)
+    overwritten_reads: list[Race] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     reason: str | None = None
     unresolved: list[Step] = field(default_factory=list)
@@ -299,12 +304,36 @@ def _look_at(report: OrderReport, execution: Execution) -> None:
     for alias in finder.aliases.values():
         if (alias.step.instruction.index, alias.record.key[0]) not in known_aliases:
             report.aliases.append(alias)
-    pairs = {_pair(race) for race in report.races}
-    report.races.extend(race for race in finder.races.values() if _pair(race) not in pairs)
+    doubtful = len(report.executions) > _SURE_EXECUTIONS and not execution.possible
+    known = {_pair(race): number for number, race in enumerate(report.races)}
+    for race in finder.races.values():
+        race.doubtful = doubtful
+        number = known.get(_pair(race))
+        if number is None:
+            report.races.append(race)
+        elif report.races[number].doubtful and not doubtful:
+            report.races[number] = race
+    reads = {_pair(race) for race in report.overwritten_reads}
+    for race in finder.overwritten_reads.values():
+        race.doubtful = doubtful
+        if _pair(race) not in reads:
+            report.overwritten_reads.append(race)
+    _add_gaps(report, finder, doubtful)
     if not report.unresolved:
         report.unresolved = [
             entry for entry in execution.entries if isinstance(entry, Step) and entry.unresolved is not None
         ][:8]
+
+
+def _add_gaps(report: OrderReport, finder: RaceFinder, doubtful: bool) -> None:
+    known = {gap.pair: number for number, gap in enumerate(report.gaps)}
+    for gap in finder.gaps.gaps.values():
+        gap.doubtful = doubtful
+        number = known.get(gap.pair)
+        if number is None:
+            report.gaps.append(gap)
+        elif report.gaps[number].doubtful and not doubtful:
+            report.gaps[number] = gap
 
 
 def _shows_something(execution: Execution) -> bool:

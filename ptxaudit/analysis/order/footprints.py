@@ -49,7 +49,7 @@ def attach(
         return
     if isinstance(value, Affine):
         if event.space in (ev.StateSpace.GLOBAL, ev.StateSpace.GENERIC):
-            step.footprint = _symbolic(value, event.size, active)
+            step.footprint = _symbolic(value, _size(machine, fragment, event), active)
         else:
             step.unresolved = "the address in shared memory"
         return

@@ -28,6 +28,7 @@ from ptxaudit.analysis.order.clocks import (
     ordered,
     phase_known,
 )
+from ptxaudit.analysis.order.gaps import GapFinder
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev
 
@@ -41,6 +42,7 @@ class Link(StrEnum):
     WARP = "lanes of one warp without a warp barrier"
     PROXY = "no proxy fence"
     PROXY_BY_OTHER = "a proxy fence by another thread than the writer"
+    READ_PROXY = "no proxy fence after the generic read"
 
 
 @dataclass(slots=True)
@@ -48,7 +50,8 @@ class Race:
     """Two conflicting accesses without order. ``failed`` says why a synchronisation did not help.
 
     ``release`` is the last arrive (or barrier) of the first access's warp after its issue that the
-    second access is ordered after: what lets the second one run.
+    second access is ordered after: what lets the second one run. ``doubtful`` tells that the only
+    execution that shows it rests on decisions that no launch may ever take together.
     """
 
     first: Moment
@@ -59,6 +62,7 @@ class Race:
     certain: bool = True
     execution: Execution | None = None
     fence: Step | None = None
+    doubtful: bool = False
 
 
 @dataclass(slots=True)
@@ -126,15 +130,19 @@ class RaceFinder:
         self.execution = execution
         self.races: dict[Hashable, Race] = {}
         self.aliases: dict[Hashable, Alias] = {}
+        self.overwritten_reads: dict[Hashable, Race] = {}
         self.unresolved: dict[str, Step] = {}
         self._logs: dict[tuple[str, int], _Log] = {}
         self._releases: dict[int, list[tuple[int, Step]]] = {}
         self._copies = _copy_bases(execution)
         self.walk = ClockWalk(execution, self._access, self._phase)
+        self.gaps = GapFinder(execution, self.walk)
+        self.walk.on_step = self.gaps.step
 
     def run(self) -> "RaceFinder":
         """Walk the execution."""
         self.walk.run()
+        self.gaps.finish()
         for key, race in list(self.races.items()):
             if race.link is Link.PROXY_BY_OTHER and self._writer_fences_too(race):
                 del self.races[key]
@@ -169,6 +177,7 @@ class RaceFinder:
 
     def _access(self, moment: Moment, walk: ClockWalk) -> None:
         moment.footprint = footprint = self._extent(moment)
+        moment.time = moment.agent.clocks[TIME].copy()
         writes = _writes(moment.step)
         low, high = int(footprint.starts.min()), int(footprint.starts.max()) + footprint.size
         log = self._logs.setdefault(footprint.memory, _Log())
@@ -205,17 +214,19 @@ class RaceFinder:
             first, second = second, first
         key = (first.instruction.index, second.instruction.index)
         same = first is second or earlier.component == later.component
-        if same or key in self.races or _both_atomic(first, second):
+        if same or key in self.races or _morally_strong(earlier, later):
             return
         if _in_pipeline(earlier, later) or _replicated_store(first, second):
             return
         link = missing_link(earlier, later)
         if link is None:
+            self._compare_read(key, earlier, later, footprint)
             return
         other = _sized(earlier)
         if not _touches(other, footprint):
             return
-        turned = first is later.step
+        overwrites = link in (Link.IN_FLIGHT, Link.NONE)
+        turned = first is later.step or (overwrites and _reads_for_wgmma(later.step))
         pair = (later, earlier) if turned else (earlier, later)
         race = Race(*pair, link, execution=self.execution)
         race.certain = other.certain and footprint.certain
@@ -224,9 +235,26 @@ class RaceFinder:
             race.failed = _failed_link(earlier, later.agent)
         if link is Link.PROXY_BY_OTHER:
             race.fence = self._fence_between(earlier, later)
-        if link is Link.IN_FLIGHT:
+        if overwrites and _reads_for_wgmma(race.first.step):
+            race.release = self._warpgroup_release(race.first, race.second)
+        elif link is Link.IN_FLIGHT:
             race.release = self._release_between(earlier, later)
         self.races[key] = race
+
+    def _compare_read(self, key: Hashable, earlier: Moment, later: Moment, footprint: Footprint) -> None:
+        """A generic-proxy read that an async-proxy write follows, in causality but through no proxy fence."""
+        if key in self.overwritten_reads or footprint.memory[0] != "shared" or _writes(earlier.step):
+            return
+        if _proxy(earlier.step) is not ev.Proxy.GENERIC or _proxy(later.step) is not ev.Proxy.ASYNC:
+            return
+        clocks, place = later.agent.clocks, (earlier.component, earlier.index)
+        if not ordered(clocks, SHARED, *place) or ordered(clocks, WEAKLY_PROXIED, *place):
+            return
+        other = _sized(earlier)
+        if _touches(other, footprint):
+            race = Race(earlier, later, Link.READ_PROXY, execution=self.execution)
+            race.certain = other.certain and footprint.certain
+            self.overwritten_reads[key] = race
 
     def _fence_between(self, earlier: Moment, later: Moment) -> Step | None:
         """The latest proxy fence of another thread that stands between the two accesses."""
@@ -242,6 +270,19 @@ class RaceFinder:
             if earlier.issue_index < index <= known
         ]
         return candidates[-1] if candidates else None
+
+
+    def _warpgroup_release(self, reading: Moment, writing: Moment) -> Step | None:
+        """The last release by the warpgroup whose wgmma reads that the writer had observed."""
+        first = reading.agent.warp - self.execution.warps[reading.agent.warp].warp % 4
+        candidates = [
+            step
+            for agents in self.walk.agents_of_warp[first : first + 4]
+            for agent in agents
+            for index, step in self._releases.get(agent.component, ())
+            if index <= writing.time[agent.component]
+        ]
+        return max(candidates, key=lambda step: step.number, default=None)
 
 
 def _copy_bases(execution: Execution) -> dict[tuple[str, int], set[int]]:
@@ -276,7 +317,7 @@ def _missing_proxy(earlier: Moment, later: Moment) -> Link | None:
         return None
     if _proxy(later.step) is not ev.Proxy.ASYNC or _proxy(earlier.step) is not ev.Proxy.GENERIC:
         return None
-    if not _writes(earlier.step) or not _reads(later.step):
+    if not _writes(earlier.step):
         return None
     clocks = later.agent.clocks
     if ordered(clocks, PROXIED, earlier.component, earlier.index):
@@ -308,6 +349,11 @@ def _missing_contribution(agent: Agent, record: PhaseRecord) -> Step | None:
     return None
 
 
+def _reads_for_wgmma(step: Step) -> bool:
+    """Whether a step is the read of an operand in shared memory by an asynchronous wgmma."""
+    return isinstance(step.event, ev.Access) and step.event.completion is ev.Completion.WGMMA_GROUP
+
+
 def _proxy(step: Step) -> ev.Proxy:
     return step.event.proxy if isinstance(step.event, ev.Access) else ev.Proxy.GENERIC
 
@@ -321,13 +367,18 @@ def _reads(step: Step) -> bool:
     return step.event.reads if isinstance(step.event, ev.Access) else False
 
 
-def _both_atomic(first: Step, second: Step) -> bool:
-    """Strong accesses to one location do not race (PTX ISA 8.7.1, given a scope that includes both)."""
-    return all(
-        isinstance(step.event, ev.Access)
-        and (step.event.semantics is not ev.Semantics.WEAK or step.event.kind is ev.AccessKind.UPDATE)
-        for step in (first, second)
-    )
+def _morally_strong(one: Moment, other: Moment) -> bool:
+    """Whether both accesses are strong and each one's scope includes the other's thread (PTX ISA 8.7)."""
+    widest = ev.Scope.CTA if one.agent.cta == other.agent.cta else ev.Scope.CLUSTER
+    return all(_is_strong(moment.step, widest) for moment in (one, other))
+
+
+def _is_strong(step: Step, widest: ev.Scope) -> bool:
+    event = step.event
+    if not isinstance(event, ev.Access):
+        return False
+    strong = event.semantics is not ev.Semantics.WEAK or event.kind is ev.AccessKind.UPDATE
+    return strong and (event.scope is None or event.scope >= widest)
 
 
 def _program_place(step: Step) -> tuple[int, int]:

@@ -1,0 +1,230 @@
+"""Order that an execution lacks beyond that of two accesses to one location.
+
+Property: of every step that was executed, whether in every schedule
+
+* an mbarrier has been initialised, and its initialisation published, before another thread uses it
+  (PTX ISA 9.7.13.15.9; for other CTAs also ``fence.mbarrier_init``, 9.7.13.4);
+* a CTA whose shared memory is accessed has begun to execute, and does not exit before the access is over
+  (PTX ISA 9.7.13.3 and 9.7.13.15.13 leave accesses to a CTA that is not there undefined);
+* bulk stores to global memory have been written when a thread that knows their sources to have been
+  read releases a flag in global memory (9.7.9.25.1: ``.read`` waits for the reads alone).
+
+Direction: forward, beside the walk of ``clocks``, whose clocks it asks. Join: none of its own. Known
+limits: an mbarrier that is used before an initialisation that the walk never sees is not judged; what a
+flag says is not known, so that one which has nothing to do with the stores looks the same.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxaudit.analysis.order.clocks import SHARED, TIME, Agent, ClockWalk, ordered
+from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
+from ptxaudit.ir import events as ev
+
+
+class GapKind(Enum):
+    """What is missing."""
+
+    INIT_UNPUBLISHED = auto()
+    INIT_WITHOUT_FENCE = auto()
+    PEER_NOT_STARTED = auto()
+    PEER_MAY_EXIT = auto()
+    STORE_NOT_WRITTEN = auto()
+
+
+@dataclass(slots=True)
+class Gap:
+    """A step that comes too early (for ``PEER_MAY_EXIT``: that may come too late), and what it relies on.
+
+    ``cta`` is the other CTA that it concerns, if any. ``doubtful`` is as for races.
+    """
+
+    kind: GapKind
+    step: Step
+    other: Step | None
+    execution: Execution
+    cta: int | None = None
+    doubtful: bool = False
+
+    @property
+    def pair(self) -> tuple[GapKind, int, int]:
+        """What tells gaps apart: the kind and the instructions."""
+        other = -1 if self.other is None else self.other.instruction.index
+        return self.kind, self.step.instruction.index, other
+
+
+@dataclass(slots=True)
+class _Initialisation:
+    step: Step
+    agents: list[tuple[Agent, int]]
+
+
+@dataclass(slots=True)
+class _InitFence:
+    """A ``fence.mbarrier_init`` and what its thread knew in causality order then."""
+
+    component: int
+    index: int
+    known: "NDArray[np.int32]"
+
+
+@dataclass(slots=True)
+class _Store:
+    """A bulk store to global memory: its issuer, the index of its issue, its group."""
+
+    step: Step
+    agent: Agent
+    index: int
+    group: int
+
+
+class GapFinder:
+    """Finds the gaps of one execution; ``step`` is called for each step before its effect on the clocks."""
+
+    def __init__(self, execution: Execution, walk: ClockWalk) -> None:
+        self.execution = execution
+        self.gaps: dict[tuple[GapKind, int, int], Gap] = {}
+        self._walk = walk
+        self._initialised: dict[BarrierKey, _Initialisation] = {}
+        self._used_before: dict[BarrierKey, list[tuple[Step, Agent]]] = defaultdict(list)
+        self._init_fences: list[_InitFence] = []
+        self._stores: list[_Store] = []
+        self._remote: dict[tuple[int, int], tuple[int, Step]] = {}
+        self._deliveries: dict[int, list[Delivery]] = defaultdict(list)
+        for entry in execution.entries:
+            if isinstance(entry, Delivery):
+                self._deliveries[entry.operation.number].append(entry)
+        self._ctas: dict[int, list[Agent]] = defaultdict(list)
+        for agents in walk.agents_of_warp:
+            for agent in agents:
+                self._ctas[agent.cta].append(agent)
+
+    def step(self, step: Step, agents: list[Agent]) -> None:
+        """Look at one step."""
+        match step.event:
+            case ev.MbarrierInit():
+                self._initialise(step, agents)
+            case ev.MbarrierArrive() | ev.MbarrierWait() | ev.MbarrierExpect():
+                for agent in agents:
+                    self._use(step, agent, step.key)
+                    if step.key is not None and not isinstance(step.event, ev.MbarrierWait):
+                        self._reach(step, agent, step.key[1], agent.component, _now(agent))
+            case ev.Fence(mbarrier_init=True):
+                for agent in agents:
+                    fence = _InitFence(agent.component, _now(agent), agent.clocks[SHARED].copy())
+                    self._init_fences.append(fence)
+            case ev.Access():
+                for agent in agents:
+                    self._access(step, step.event, agent)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Look at the end of the execution: is every access to another CTA over before that CTA exits?"""
+        if not self.execution.complete:
+            return
+        for (component, cta), (index, step) in self._remote.items():
+            if not any(ordered(agent.clocks, TIME, component, index) for agent in self._ctas[cta]):
+                self._add(Gap(GapKind.PEER_MAY_EXIT, step, None, self.execution, cta))
+
+    def _add(self, gap: Gap) -> None:
+        self.gaps.setdefault(gap.pair, gap)
+
+    # Mbarrier objects --------------------------------------------------------------------------------
+
+    def _initialise(self, step: Step, agents: list[Agent]) -> None:
+        if step.key is None:
+            return
+        self._initialised[step.key] = _Initialisation(step, [(agent, _now(agent)) for agent in agents])
+        for used, agent in self._used_before.pop(step.key, ()):
+            if agent not in agents:
+                self._add(Gap(GapKind.INIT_UNPUBLISHED, used, step, self.execution, step.key[1]))
+
+    def _use(self, step: Step, agent: Agent, key: BarrierKey | None) -> None:
+        if key is None:
+            return
+        initialisation = self._initialised.get(key)
+        if initialisation is None:
+            earlier = self._used_before[key]
+            if all(agent is not other for _, other in earlier):
+                earlier.append((step, agent))
+            return
+        if any(self._published(agent, *place) for place in initialisation.agents):
+            return
+        in_time = any(
+            ordered(agent.clocks, TIME, one.component, index) for one, index in initialisation.agents
+        )
+        kind = GapKind.INIT_WITHOUT_FENCE if in_time else GapKind.INIT_UNPUBLISHED
+        self._add(Gap(kind, step, initialisation.step, self.execution, key[1]))
+
+    def _published(self, user: Agent, initialiser: Agent, index: int) -> bool:
+        clocks, component = user.clocks, initialiser.component
+        if user is initialiser or ordered(clocks, SHARED, component, index):
+            return True
+        if not ordered(clocks, TIME, component, index):
+            return False
+        # SASS shows no mbarrier_init fence; lanes of one warp that met have come past the initialisation.
+        if self.execution.lanes_in_order or user.warp == initialiser.warp:
+            return True
+        return any(
+            fence.known[component] >= index and ordered(clocks, TIME, fence.component, fence.index)
+            for fence in self._init_fences
+        )
+
+    # Other CTAs --------------------------------------------------------------------------------------
+
+    def _reach(self, step: Step, agent: Agent, cta: int, component: int, index: int) -> None:
+        """A step reaches into a CTA's shared memory, and is over with ``index`` of ``component``."""
+        if cta == agent.cta:
+            return
+        if not any(ordered(agent.clocks, TIME, one.component, 1) for one in self._ctas[cta]):
+            self._add(Gap(GapKind.PEER_NOT_STARTED, step, None, self.execution, cta))
+        last = self._remote.get((component, cta))
+        if last is None or index >= last[0]:
+            self._remote[component, cta] = (index, step)
+
+    def _access(self, step: Step, event: ev.Access, agent: Agent) -> None:
+        if step.operation is not None:
+            for delivery in self._deliveries.get(step.operation.number, ()):
+                self._use(step, agent, delivery.key)
+                component = self._walk.component(("copy", agent.component, delivery.key))
+                self._reach(step, agent, delivery.key[1], component, delivery.phase + 1)
+        footprint = step.footprint
+        if footprint is not None and footprint.memory[0] == "shared":
+            if event.completion is ev.Completion.SYNCHRONOUS:
+                self._reach(step, agent, footprint.memory[1], agent.component, _now(agent))
+        elif event.space in (ev.StateSpace.GLOBAL, ev.StateSpace.GENERIC) and event.writes:
+            self._write_outside(step, event, agent)
+
+    # Flags -------------------------------------------------------------------------------------------
+
+    def _write_outside(self, step: Step, event: ev.Access, agent: Agent) -> None:
+        if event.completion is ev.Completion.BULK_GROUP:
+            group = self._walk.open_group(agent, ev.GroupKind.BULK)
+            self._stores.append(_Store(step, agent, _now(agent), group))
+            return
+        strong = event.semantics is not ev.Semantics.WEAK or event.kind is ev.AccessKind.UPDATE
+        if event.completion is not ev.Completion.SYNCHRONOUS or not strong:
+            return
+        released = agent.clocks if event.semantics.releases else agent.released
+        if released is None:
+            return
+        for store in reversed(self._stores):
+            issuer = store.agent.component
+            reading, writing = (self._walk.component((kind, issuer)) for kind in ("bulk read", "bulk"))
+            if not ordered(released, TIME, issuer, store.index):
+                continue
+            if ordered(released, TIME, reading, store.group) and not ordered(
+                released, TIME, writing, store.group
+            ):
+                self._add(Gap(GapKind.STORE_NOT_WRITTEN, step, store.step, self.execution))
+                return
+
+
+def _now(agent: Agent) -> int:
+    """The index of the step that an agent is at."""
+    return int(agent.clocks[TIME, agent.component])
