@@ -21,7 +21,8 @@ from ptxaudit.isa.sass.encodings import freed_columns
 if TYPE_CHECKING:
     from ptxaudit.analysis.order.machine import Machine
 
-_LEAST_COPY = 16
+# A copy moves at least 16 bytes (PTX ISA 9.7.9.25.4).
+LEAST_COPY = 16
 _TENSOR_COLUMNS = 512
 
 
@@ -66,7 +67,7 @@ def attach(
         rank = int(places[0]) >> RANK_SHIFT & 0xFF
         starts = (places & np.uint64(OFFSET_MASK)).astype(np.int64)
         lanes = np.flatnonzero(active).astype(np.int64)
-    step.footprint = Footprint(("shared", rank), starts, size or _LEAST_COPY, lanes, size is not None)
+    step.footprint = Footprint(("shared", rank), starts, size or LEAST_COPY, lanes, size is not None)
 
 
 def _symbolic(value: Affine, size: int | None, active: Flags) -> Footprint | None:
@@ -101,7 +102,7 @@ def _matrix(
     if not isinstance(value, int):
         return None
     start = (value & 0x3FFF) << 4
-    extent = _LEAST_COPY
+    extent = LEAST_COPY
     matrix = None if event.matrix is None else _resolve(machine, fragment, event.matrix)
     if matrix is not None:
         leading, stride = (value >> 16 & 0x3FFF) << 4, (value >> 32 & 0x3FFF) << 4

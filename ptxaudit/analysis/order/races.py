@@ -29,6 +29,7 @@ from ptxaudit.analysis.order.clocks import (
     phase_known,
 )
 from ptxaudit.analysis.order.gaps import GapFinder
+from ptxaudit.analysis.order.footprints import LEAST_COPY
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev
 
@@ -229,8 +230,7 @@ class RaceFinder:
         turned = first is later.step or (overwrites and _reads_for_wgmma(later.step))
         pair = (later, earlier) if turned else (earlier, later)
         race = Race(*pair, link, execution=self.execution)
-        race.certain = other.certain and footprint.certain
-        race.certain = race.certain and not (first.may or second.may)
+        race.certain = _touches(_sure(other), _sure(footprint)) and not (first.may or second.may)
         if link is Link.NOT_VISIBLE:
             race.failed = _failed_link(earlier, later.agent)
         if link is Link.PROXY_BY_OTHER:
@@ -411,6 +411,13 @@ def _sized(moment: Moment) -> Footprint:
     if footprint.certain or operation is None or operation.bytes is None:
         return footprint
     return Footprint(footprint.memory, footprint.starts, operation.bytes, footprint.lanes, True)
+
+
+def _sure(footprint: Footprint) -> Footprint:
+    """The bytes that an access touches for sure: of a copy of unknown size the first 16."""
+    if footprint.certain:
+        return footprint
+    return Footprint(footprint.memory, footprint.starts, LEAST_COPY, footprint.lanes)
 
 
 def _touches(first: Footprint, second: Footprint) -> bool:
