@@ -423,11 +423,8 @@ class Machine:
             active = active & (int(active.argmax()) == LANE_INDEX)
         self.operation_count += 1
         self._current = None
-        if operation.consumes:
-            if not self.in_sass:
-                self._consume(fragment, active, operation)
-            if not operation.events and operation.evaluation is None:
-                return True
+        if operation.consumes and not self.in_sass:
+            self._consume(fragment, active, operation)
         if operation.mapping is not None:
             mapped = effects.map_address(self, fragment, operation)
             self.write(fragment, operation.mapping.result, mapped, guard)

@@ -110,6 +110,7 @@ _LAUNCH_CONSTANTS: tuple[tuple[int, dict[int, str]], ...] = (
             **_axes(0x360, "%ntid"),
             **_axes(0x370, "%nctaid"),
             0x2AC: "%dynamic_smem_size",
+            0x36C: "%is_explicit_cluster",
             0x2CC: "%cluster_nctarank",
         },
     ),
@@ -135,6 +136,8 @@ def launch_constant(machine: "Machine", fragment: Fragment, address: int) -> Val
     name = table.get(address)
     if name is None:
         return None
+    if name == "%is_explicit_cluster" and machine.shape.ctas > 1:
+        return 1
     if name.startswith("1/"):
         return rounded_bits(1 / machine.shape.cluster[_AXES.index(name[-1])])
     return special_value(machine, fragment, name)  # type: ignore[return-value]
