@@ -1,0 +1,21 @@
+"""Shared memory of another CTA is accessed before that CTA is known to have started."""
+
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.order.gaps import GapKind
+from ptxaudit.checks._gaps import gap_violation, gaps_of, reaches_peers
+from ptxaudit.checks._order import outcome, role_of
+from ptxaudit.rules.model import Outcome, Violation
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Accesses to a CTA of the cluster that nothing orders after anything that CTA did."""
+    return outcome(analysis, reaches_peers(analysis), _violations)
+
+
+def _violations(report: OrderReport) -> Iterator[Violation]:
+    for gap in gaps_of(report, GapKind.PEER_NOT_STARTED):
+        details = {"accessor": role_of(gap.execution, gap.step), "peer": f"CTA {gap.cta}"}
+        yield gap_violation(report, gap, details, "no cluster barrier before it")
