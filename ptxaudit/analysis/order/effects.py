@@ -1,5 +1,6 @@
 """What each event does to the state of an execution: barriers, copies, memory contents, exits."""
 
+from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from ptxaudit.analysis.order import footprints
 from ptxaudit.analysis.order.address import (
     OFFSET_MASK,
     RANK_SHIFT,
+    SHARED_START,
     in_cta,
     is_shared_generic,
     split,
@@ -39,6 +41,13 @@ _RECORDED = (
     ev.TensormapReplace,
     ev.RegisterReconfigure,
 )
+
+
+# The first architecture that reserves the shared memory below SHARED_START.
+_FIRST_RESERVED = 90
+
+# A warp that loads one word this often in one place is taken to wait for another thread to change it.
+_LOADS_OF_ONE_VALUE = 64
 
 
 class Progress(Enum):
@@ -138,12 +147,21 @@ def _keys(
     if isinstance(value, Affine):
         return None
     if isinstance(value, int):
-        return [(("mbarrier", *split(value)), int(np.count_nonzero(active)))]
+        return _own([(("mbarrier", *split(value)), int(np.count_nonzero(active)))], machine)
     addresses, counts = np.unique(as_lanes(value)[active], return_counts=True)
-    return [
+    keys: list[tuple[BarrierKey, int]] = [
         (("mbarrier", *split(int(address))), int(count))
         for address, count in zip(addresses, counts, strict=True)
     ]
+    return _own(keys, machine)
+
+
+def _own(keys: list[tuple[BarrierKey, int]], machine: "Machine") -> list[tuple[BarrierKey, int]]:
+    """Without barriers in the reserved part of shared memory (SASS), by which allocations of tensor
+    memory by a pair of CTAs are agreed upon: the system sets them up, and no order rests on them."""
+    if not machine.in_sass or machine.function.architecture.number < _FIRST_RESERVED:
+        return keys
+    return [(key, lanes) for key, lanes in keys if key[2] >= SHARED_START]
 
 
 def _in_every_cta(machine: "Machine", keys: list[tuple[BarrierKey, int]]) -> list[tuple[BarrierKey, int]]:
@@ -266,6 +284,9 @@ def _wait(
     may: bool,
 ) -> Progress:
     keys = _keys(machine, fragment, event.address, active)
+    if keys == []:
+        _set_result(machine, fragment, event, True, active)
+        return Progress.CONTINUE
     token = machine.value(fragment, event.phase)
     if isinstance(token, np.ndarray):
         token = int(token[active][0])
@@ -404,6 +425,8 @@ def _cta_barrier(
     state = machine.cta_barriers.setdefault(key, CtaBarrierState())
     step = machine.step(fragment, operation, event, active, may)
     step.key, step.phase, step.count = key, state.generation, int(np.count_nonzero(active))
+    if may:
+        step.unresolved = "which lanes execute the barrier"
     step.threads = state.expected = threads
     state.arrived += step.count
     generation = state.generation
@@ -479,7 +502,8 @@ def _access(
     if event.completion is not ev.Completion.SYNCHRONOUS:
         step.operation = machine.current_operation(fragment, event.completion.value)
     value = machine.value(fragment, event.address)
-    footprints.attach(machine, fragment, step, event, value, active)
+    if event.barrier is None or _keys(machine, fragment, event.barrier, active) != []:
+        footprints.attach(machine, fragment, step, event, value, active)
     if event.completion is ev.Completion.SYNCHRONOUS:
         if event.kind is ev.AccessKind.UPDATE and event.operation != "exch":
             _forget(machine, event, value, active)
@@ -596,7 +620,9 @@ def _loaded(
         visit = machine.visits[fragment.warp, operation.instruction.index]
         unique = (operation.instruction.index, fragment.warp, visit, offset)
         return domain.atom(("load", unique), name, varying or event.kind is ev.AccessKind.UPDATE)
-    return domain.atom(("weak", domain.key(address), offset, event.size), name, varying)
+    # The same word wherever it is loaded, unless a loop waits for it to change.
+    rounds = machine.visits[fragment.warp, operation.instruction.index] // _LOADS_OF_ONE_VALUE
+    return domain.atom(("weak", domain.key(address), offset, event.size, rounds), name, varying)
 
 
 def load_parameter(machine: "Machine", fragment: Fragment, operation: Operation, guard: Truth) -> None:
@@ -676,11 +702,20 @@ def _tensor(
         base = machine.allocated_columns[cta]
         if isinstance(columns, int):
             machine.allocated_columns[cta] += columns
+            footprints.attach_allocation(step, event, cta, base, columns)
         if isinstance(place, int):
             rank, offset = split(place)
             machine.memory.store(rank, offset, 4, base)
     if event.action is ev.TensorAction.DEALLOCATE:
         footprints.attach_deallocation(machine, fragment, step, event)
+        if event.pair:
+            _reach_pair(machine, step, cta, machine.step(fragment, operation, event, active, may))
+
+
+def _reach_pair(machine: "Machine", step: Step, cta: int, other: Step) -> None:
+    """A deallocation by a CTA pair (ranks that differ in the last bit) frees the columns of both."""
+    if step.footprint is not None and cta ^ 1 < machine.shape.ctas:
+        other.footprint = replace(step.footprint, memory=("tmem", cta ^ 1))
 
 
 def _allocate_units(machine: "Machine", fragment: Fragment, event: ev.TensorOperation, cta: int) -> None:

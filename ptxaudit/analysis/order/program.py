@@ -116,7 +116,7 @@ def compile_program(analysis: FunctionAnalysis) -> Program:
         kept = synchronisation_slice(graph, seeds, cut)
     needed = _needed_registers(analysis, cut | seeds, kept)
     uses = _tensor_load_uses(analysis)
-    kept = kept | uses.keys()
+    relevant, kept = kept, kept | uses.keys()
     in_ptx = function.language is Language.PTX
     compile_evaluation = (
         partial(ptx_evaluate.compile_evaluation, register_types=function.register_types)
@@ -126,17 +126,18 @@ def compile_program(analysis: FunctionAnalysis) -> Program:
     joins = graph.immediate_post_dominators
     blocks: list[BlockProgram] = []
     for block in function.blocks:
-        leaving = _exit_of(block, analysis, kept, joins)
+        leaving = _exit_of(block, analysis, relevant, joins)
+        branch = block.end - 1 if len(block.successors) > 1 else None
         operations = [
             _operation(
                 function.instructions[index],
-                analysis.events[index],
+                () if index == branch else analysis.events[index],
                 needed,
                 compile_evaluation,
                 uses.get(index, ()),
             )
             for index in range(block.start, block.end)
-            if index in kept and not (leaving.instruction is not None and index == block.end - 1)
+            if index in kept and (index != branch or index in uses)
         ]
         blocks.append(BlockProgram(operations, leaving))
     return Program(analysis, blocks, joins, kept, _weights(blocks))
@@ -259,15 +260,20 @@ def _scoreboard_waits(analysis: FunctionAnalysis, loads: set[int]) -> dict[int, 
     boards = analysis.function.scoreboards
     uses: dict[int, tuple[int, ...]] = {}
     for block in analysis.function.blocks if loads else ():
-        pending = set(loads)
+        before, own = set(loads), list[int]()
         for index in range(block.start, block.end):
             waits = boards[index].waits
-            done = {load for load in pending if waits & 1 << (boards[load].written or 0)}
+            awaited = [place for place, load in enumerate(own) if waits & 1 << (boards[load].written or 0)]
+            done = {load for load in before if waits & 1 << (boards[load].written or 0)}
+            if awaited:  # loads are performed in order: those before it are done, too
+                done |= {*before, *own[: awaited[-1] + 1]}
+                own = own[awaited[-1] + 1 :]
             if done:
                 uses[index] = tuple(sorted(done))
-                pending -= done
+                before -= done
             if index in loads:
-                pending.add(index)
+                before.discard(index)
+                own.append(index)
     return uses
 
 

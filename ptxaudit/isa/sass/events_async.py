@@ -38,7 +38,7 @@ from ptxaudit.isa.sass.events_common import (
 
 _CANCEL_RESPONSE_BYTES = 16
 _OPERATIONS = frozenset({"ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"})
-_MULTICAST = frozenset({"MULTICAST", "2CTA", "BROADCAST"})
+_MULTICAST = frozenset({"MULTICAST", "BROADCAST"})
 
 
 def _operation(parts: Sequence[str]) -> str | None:
