@@ -11,7 +11,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.definitions import Definitions, Region
 from ptxaudit.analysis.polling import can_hit_l1
 from ptxaudit.analysis.pollloops import branch_condition, exits, indices, poll_loops
-from ptxaudit.ir.cfg import ControlFlowGraph
+from ptxaudit.checks._conditions import is_excluded, known_conditions, ways
 from ptxaudit.ir.events import (
     Access,
     Backoff,
@@ -131,7 +131,7 @@ def _reaches_out(event: Event) -> bool:
 def _unordered_read(analysis: FunctionAnalysis, body: Region, attempt: int) -> Instruction | None:
     """The first read that L1 may serve and that a thread which has polled can reach with no acquire."""
     graph = analysis.graph
-    facts = _known_conditions(analysis, attempt)
+    facts = known_conditions(analysis, attempt)
     pending = [(analysis.function.block_of(attempt).id, attempt + 1)]
     seen: set[int] = set()
     while pending:
@@ -146,59 +146,16 @@ def _unordered_read(analysis: FunctionAnalysis, body: Region, attempt: int) -> I
             if (
                 block not in body
                 and can_hit_l1(analysis, instruction)
-                and not _is_excluded(instruction, facts)
+                and not is_excluded(analysis, instruction, facts)
             ):
                 return instruction
         if stopped:
             continue
-        for successor in _ways(analysis, block, facts):
+        for successor in ways(analysis, block, facts):
             if successor not in seen:
                 seen.add(successor)
                 pending.append((successor, graph.blocks[successor].start))
     return None
-
-
-def _is_excluded(instruction: Instruction, facts: dict[str, bool]) -> bool:
-    guard = instruction.guard
-    return guard is not None and facts.get(guard.register.name, not guard.negated) == guard.negated
-
-
-def _ways(analysis: FunctionAnalysis, block: int, facts: dict[str, bool]) -> tuple[int, ...]:
-    successors = analysis.graph.blocks[block].successors
-    condition = branch_condition(analysis.function.instructions[analysis.graph.blocks[block].end - 1])
-    if len(successors) != 2 or condition is None or condition.register.name not in facts:
-        return successors
-    taken = facts[condition.register.name] != condition.negated
-    return (successors[int(taken)],)
-
-
-def _known_conditions(analysis: FunctionAnalysis, attempt: int) -> dict[str, bool]:
-    """Predicates with one definition in the function that lead to the attempt when true, or when false."""
-    graph = analysis.graph
-    target = analysis.function.block_of(attempt).id
-    facts: dict[str, bool] = {}
-    guard = analysis.function.instructions[attempt].guard
-    if guard is not None:
-        facts[guard.register.name] = not guard.negated
-    current = graph.immediate_dominators.get(target)
-    while current is not None:
-        successors = graph.blocks[current].successors
-        condition = branch_condition(analysis.function.instructions[graph.blocks[current].end - 1])
-        if len(successors) == 2 and condition is not None:
-            for position, successor in enumerate(successors):
-                if graph.dominates(successor, target) and _is_entered_from(graph, successor, current):
-                    facts[condition.register.name] = bool(position) != condition.negated
-        current = graph.immediate_dominators.get(current)
-    written: dict[str, int] = {}
-    for instruction in analysis.function.instructions:
-        for register in instruction.writes:
-            written[register.name] = written.get(register.name, 0) + 1
-    return {name: value for name, value in facts.items() if written.get(name, 0) == 1}
-
-
-def _is_entered_from(graph: ControlFlowGraph, block: int, source: int) -> bool:
-    """Whether ``block`` is entered from ``source`` alone, back edges of loops that it heads apart."""
-    return all(p == source or graph.dominates(block, p) for p in graph.predecessors[block])
 
 
 def _is_used_beyond(analysis: FunctionAnalysis, body: Region, attempt: int) -> bool:
