@@ -26,6 +26,11 @@ SCOPES_NEED_PTX = (
     "fence; the PTX decides"
 )
 
+DOUBTFUL = (
+    "a violation shows only in a run whose conditions need not be possible together (--strict shows it, "
+    "--launch can settle it)"
+)
+
 
 def outcome(
     analysis: FunctionAnalysis, applicable: bool, find: Callable[[OrderReport], Iterable[Violation]]
@@ -36,8 +41,17 @@ def outcome(
     report = order_of(analysis)
     unique: dict[int, Violation] = {}
     for violation in find(report):
-        unique.setdefault(violation.primary.index, violation)
-    return Outcome.of(list(unique.values()), incomplete(report))
+        known = unique.get(violation.primary.index)
+        if known is None or _is_doubtful(known):
+            unique[violation.primary.index] = violation
+    reason = incomplete(report)
+    if reason is None and any(map(_is_doubtful, unique.values())):
+        reason = DOUBTFUL
+    return Outcome.of(list(unique.values()), reason)
+
+
+def _is_doubtful(violation: Violation) -> bool:
+    return violation.severity is Severity.NOTE and violation.confidence is Confidence.LOW
 
 
 def scope_outcome(

@@ -27,6 +27,13 @@ def is_cross_warpgroup(race: Race) -> bool:
     )
 
 
+def reads_before_arrival(race: Race) -> bool:
+    """Whether a wgmma reads what a copy brings without waiting for it: nothing was released before."""
+    event = race.second.step.event
+    copies = isinstance(event, ev.Access) and event.completion is ev.Completion.MBARRIER
+    return copies and race.release is None
+
+
 def _warpgroup(execution: Execution, warp: int) -> tuple[int, int]:
     identity = execution.warps[warp]
     return identity.cta, identity.warp // 4

@@ -28,7 +28,7 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
             if entry.threads is not None and entry.threads % 32:
                 reported.add(entry.key[2])
                 yield _violation(entry, "the count is no multiple of the warp size", ())
-            elif earlier.threads != entry.threads:
+            elif _threads(report, earlier) != _threads(report, entry):
                 reported.add(entry.key[2])
                 mismatch = f"{place(earlier.instruction)} counts {_count(earlier)} for the same phase"
                 other = Related(earlier.instruction, f"counts {_count(earlier)} threads")
@@ -61,6 +61,12 @@ def _violation(step: Step, mismatch: str, related: tuple[Related, ...]) -> Viola
     assert step.key is not None
     details = {"barrier": barrier_name(step.key), "count": _count(step), "mismatch": mismatch}
     return Violation(step.instruction, details, related)
+
+
+def _threads(report: OrderReport, step: Step) -> int:
+    """The threads a barrier instruction counts: all of the CTA when it names no number."""
+    assert report.shape is not None
+    return report.shape.threads if step.threads is None else step.threads
 
 
 def _count(step: Step) -> str:

@@ -1,32 +1,32 @@
-"""Two threads access the same shared memory through the generic proxy with no order between them."""
+"""Two accesses to the same shared memory have no order between them, and no other rule says which link is
+missing."""
 
 from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.order.clocks import Moment
+from ptxaudit.analysis.order.clocks import FailedLink, Moment
 from ptxaudit.analysis.order.explore import OrderReport
-from ptxaudit.analysis.order.races import Link
-from ptxaudit.checks._order import has, outcome, place, races_of, violation
+from ptxaudit.analysis.order.races import Link, Race
+from ptxaudit.checks._order import is_wgmma_read, outcome, place, violation
+from ptxaudit.checks._wgmma import reads_before_arrival
+from ptxaudit.checks.elected_arrive_without_syncwarp import hands_on
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
-    """Unordered conflicting synchronous accesses to shared memory."""
+    """Unordered conflicting accesses to shared memory that are left to this rule."""
     return outcome(analysis, _accesses_shared(analysis), _violations)
 
 
 def _accesses_shared(analysis: FunctionAnalysis) -> bool:
-    spaces = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER)
-    return has(analysis, ev.Access) and any(
-        access.space in spaces and access.completion is ev.Completion.SYNCHRONOUS
-        for _, access in analysis.occurrences(ev.Access)
-    )
+    spaces = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER, ev.StateSpace.GENERIC)
+    return any(access.space in spaces for _, access in analysis.occurrences(ev.Access))
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
-    for race in races_of(report, Link.NONE):
-        if _is_plain(race.first) and _is_plain(race.second):
+    for race in report.races:
+        if _in_shared_memory(race) and not _has_its_own_rule(race):
             details = {
                 "other": place(race.first.step.instruction),
                 "memory": f"shared memory at {int(race.second.footprint.starts.min()):#x}",
@@ -35,9 +35,40 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
             yield violation(report, race, race.second.step.instruction, details)
 
 
-def _is_plain(moment: Moment) -> bool:
-    return (
-        isinstance(moment.step.event, ev.Access)
-        and not moment.asynchronous
-        and moment.footprint.memory[0] == "shared"
-    )
+def _in_shared_memory(race: Race) -> bool:
+    return all(one.footprint.memory[0] == "shared" for one in (race.first, race.second))
+
+
+def _has_its_own_rule(race: Race) -> bool:
+    """Whether another rule names what is missing: this one takes what is left."""
+    if race.link is Link.NOT_VISIBLE and hands_on(race) is not None:
+        return True  # elected-arrive-without-syncwarp
+    if race.link is Link.NOT_VISIBLE:
+        return race.failed is not None and not _is_barrier_failure(race.failed)
+    if race.link not in (Link.NONE, Link.IN_FLIGHT):
+        return True
+    if any(_operation(one) == "tcgen05.alloc" for one in (race.first, race.second)):
+        return True  # tmem-address-unpublished
+    if is_wgmma_read(race.first):
+        return not reads_before_arrival(race)
+    return _completion(race.first) in _GROUPS
+
+
+# Their rules are those on commit groups: what is pending until a group wait.
+_GROUPS = (ev.Completion.ASYNC_GROUP, ev.Completion.BULK_GROUP)
+
+
+def _is_barrier_failure(failed: FailedLink) -> bool:
+    """A cluster barrier that hands over nothing, or an arrive of the same CTA: no rule on scopes."""
+    last = failed.contribution.steps[-1].event
+    return failed.reason == "arrive-relaxed" and not isinstance(last, ev.MbarrierArrive)
+
+
+def _completion(moment: Moment) -> ev.Completion | None:
+    event = moment.step.event
+    return event.completion if isinstance(event, ev.Access) else None
+
+
+def _operation(moment: Moment) -> str | None:
+    event = moment.step.event
+    return event.operation if isinstance(event, ev.Access) else None

@@ -3,17 +3,35 @@
 from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import Stuck
 from ptxaudit.checks._order import barrier_name, has, outcome
 from ptxaudit.ir import events as ev
-from ptxaudit.rules.model import Outcome, Severity, Violation
+from ptxaudit.ir.function import Language
+from ptxaudit.rules.model import Outcome, Severity, Verdict, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Executions in which warps wait for a phase that cannot complete any more."""
     waits = has(analysis, ev.MbarrierWait, ev.CtaBarrier, ev.ClusterBarrier)
-    return outcome(analysis, waits, _violations)
+    found = outcome(analysis, waits, _violations)
+    if found.verdict is Verdict.NOT_APPLICABLE:
+        return found
+    report = order_of(analysis)
+    in_sass = analysis.function.language is Language.SASS
+    if in_sass and report.deadlock and not report.deadlock_certain:
+        return Outcome.of([], STUCK_IN_SASS)
+    if found.verdict is Verdict.CLEAN and report.stuck_if_possible:
+        return Outcome.of([], STUCK_IF_POSSIBLE)
+    return found
+
+
+STUCK_IN_SASS = "warps wait for ever in a run of the SASS, which may be for lack of a value; the PTX decides"
+
+
+STUCK_IF_POSSIBLE = (
+    "warps wait for ever in a run whose conditions need not be possible together (--launch can settle it)"
+)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

@@ -23,11 +23,12 @@ on global memory give no edge; a CTA barrier is taken to order all threads that 
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxaudit.analysis.order.flags import Place, is_strong, place_of
 from ptxaudit.analysis.order.trace import (
     AsyncOperation,
     BarrierKey,
@@ -65,13 +66,16 @@ class Contribution:
 class FailedLink:
     """A synchronisation that took place in time but does not make accesses visible, and why.
 
-    ``reason`` is one of ``wait-scope``, ``wait-relaxed``, ``arrive-scope``, ``arrive-relaxed`` or
-    ``fence-too-narrow``.
+    ``component`` and ``index`` are the agent that failed to acquire and its step, so that those who learn
+    of it later can be told. ``reason`` is one of ``wait-scope``, ``wait-relaxed``, ``arrive-scope``,
+    ``arrive-relaxed`` or ``fence-too-narrow``.
     """
 
     reason: str
     wait: Step
     contribution: Contribution
+    component: int
+    index: int
     fence: Step | None = None
 
 
@@ -87,7 +91,6 @@ class Agent:
     released: "NDArray[np.int32] | None" = None
     released_scope: ev.Scope | None = None
     observed: list[tuple[Step, Contribution]] = field(default_factory=list)
-    failed: list[FailedLink] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -107,6 +110,34 @@ class Moment:
     asynchronous: bool
     footprint: Footprint
     time: "NDArray[np.int32]" = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+
+
+class FlagWrites:
+    """The places that polling loops read, who writes them, and what those writes have handed over so far."""
+
+    def __init__(self, execution: Execution) -> None:
+        self.contributions: dict[Place, list[Contribution]] = {}
+        self._writers: dict[Place, set[tuple[int, int, int]]] = {}
+        steps = [entry for entry in execution.entries if isinstance(entry, Step)] if execution.polls else []
+        for step in steps:
+            if step.instruction.index in execution.polls and step.footprint is not None:
+                self.contributions.setdefault(place_of(step.footprint), [])
+        for step in steps:
+            place = self.place_of(step)
+            if place is not None and isinstance(step.event, ev.Access) and step.event.writes:
+                written = (step.warp, step.instruction.index, step.visit)
+                self._writers.setdefault(place, set()).add(written)
+
+    def place_of(self, step: Step) -> Place | None:
+        """The polled place that a strong access touches."""
+        if step.footprint is None or not isinstance(step.event, ev.Access) or not is_strong(step.event):
+            return None
+        place = place_of(step.footprint)
+        return place if place in self.contributions else None
+
+    def has_one_writer(self, place: Place, step: Step) -> bool:
+        """Whether one write alone, of another warp, can be what a poll observes."""
+        return len([warp for warp, _, _ in self._writers.get(place, ()) if warp != step.warp]) == 1
 
 
 AccessVisitor = Callable[[Moment, "ClockWalk"], None]
@@ -130,11 +161,21 @@ class PhaseRecord:
 
 
 class ClockWalk:
-    """One pass over an execution. ``on_access`` sees every access with a footprint, ``on_phase`` every
+    """One pass over an execution, with every edge that polled flags may give or with the certain ones.
+
+    ``on_access`` sees every access with a footprint, ``on_phase`` every
     arrive at and every successful wait on a phase, before the wait's own effect."""
 
-    def __init__(self, execution: Execution, on_access: AccessVisitor, on_phase: PhaseVisitor) -> None:
+    def __init__(
+        self,
+        execution: Execution,
+        on_access: AccessVisitor,
+        on_phase: PhaseVisitor,
+        only_certain_flags: bool = False,
+    ) -> None:
         self.execution = execution
+        self._flags = FlagWrites(execution)
+        self._only_certain_flags = only_certain_flags
         self._on_access = on_access
         self._on_phase = on_phase
         self.on_step: StepVisitor | None = None
@@ -150,7 +191,11 @@ class ClockWalk:
         self._tensor_loads: dict[int, int] = {}
         self._tensor_waits: dict[tuple[int, ev.AccessKind], set[int]] = {}
         self._payloads: dict[int, list[Step]] = {}
+        self.uncertain_flag: Step | None = None
+        self._copies: dict[int, int] = {}
+        self._copy_groups: dict[int, list[int]] = {}
         self.proxy_fences: dict[int, list[tuple[int, Step]]] = {}
+        self.failed_links: list[FailedLink] = []
 
     # Components --------------------------------------------------------------------------------------
 
@@ -194,6 +239,8 @@ class ClockWalk:
                 kinds.add((entry.warp, entry.lanes, operation.kind, operation.key, entry.instruction.index))
             elif isinstance(entry, Step) and isinstance(entry.event, ev.TensorOperation):
                 kinds.add((entry.warp, entry.lanes, entry.event.action))
+            elif isinstance(entry, Step) and isinstance(entry.event, ev.MbarrierArrive):
+                kinds.add((entry.warp, entry.lanes, entry.event.source, entry.key))
         return 2 * len(kinds) + 8
 
     def _grow_to_fit(self, count: int) -> None:
@@ -265,6 +312,9 @@ class ClockWalk:
                 _join_all(agents)
             case ev.GroupCommit():
                 for agent in agents:
+                    if step.event.kind is ev.GroupKind.CP_ASYNC:
+                        copies = self._component(("cp.async", agent.component))
+                        self._copy_groups.setdefault(copies, []).append(self._copies.get(copies, 0))
                     group = (agent.component, step.event.kind)
                     self._open_groups[group] = self._open_groups.get(group, 1) + 1
             case ev.GroupWait():
@@ -298,11 +348,36 @@ class ClockWalk:
                     issuers.append(agent)
                 self._issue_clocks[step.operation.number] = agent.clocks.copy()
                 self._payloads.setdefault(step.operation.number, []).append(step)
+            elif not asynchronous:
+                self._flag(step, agent, event)
             footprint = _of_lanes(step.footprint, agent.lanes, len(agents))
             if footprint is not None:
                 self._on_access(
                     Moment(step, component, number, agent, index, asynchronous, footprint), self
                 )
+
+    def _flag(self, step: Step, agent: Agent, event: ev.Access) -> None:
+        """A strong access to a place that some thread polls: hand over, or observe what was handed over."""
+        place = self._flags.place_of(step)
+        if place is None:
+            return
+        if step.instruction.index in self.execution.polls:
+            written = [c for c in self._flags.contributions[place] if c.steps[-1].warp != step.warp]
+            certain = self._flags.has_one_writer(place, step)
+            if written and not certain:
+                self.uncertain_flag = step
+            for contribution in written if certain or not self._only_certain_flags else ():
+                self._observe_flag(step, agent, contribution, event)
+        elif event.writes:
+            clocks, scope = self._release(agent, event.semantics, event.scope or ev.Scope.GPU)
+            self._flags.contributions[place].append(Contribution(agent.cta, scope, clocks, [step], True))
+
+    def _observe_flag(self, step: Step, agent: Agent, contribution: Contribution, event: ev.Access) -> None:
+        """Observe a flag; where that gives no causality order, what came before it may still be under way."""
+        before, failures = agent.clocks[TIME].copy(), len(self.failed_links)
+        self._observe(step, agent, contribution, event.semantics, event.scope)
+        if len(self.failed_links) > failures:
+            agent.clocks[TIME] = before
 
     def _collective(self, step: Step, agents: list[Agent]) -> None:
         """An access that the lanes of a warp make together: each of them knows it as its own."""
@@ -336,7 +411,8 @@ class ClockWalk:
                 return self._component((kind, agent.component)), self._group(agent, ev.GroupKind.BULK)
             case ev.Completion.ASYNC_GROUP:
                 component = self._component(("cp.async", agent.component))
-                return component, self._group(agent, ev.GroupKind.CP_ASYNC)
+                self._copies[component] = self._copies.get(component, 0) + 1
+                return component, self._copies[component]
             case ev.Completion.WGMMA_GROUP:
                 component = self._component(("wgmma", self._warpgroup(agent)))
                 return component, self._group(agent, ev.GroupKind.WGMMA)
@@ -375,8 +451,17 @@ class ClockWalk:
         keys = names[event.kind][:1] if event.read_only else names[event.kind]
         for key in keys:
             component = self._component(key)
+            if event.kind is ev.GroupKind.CP_ASYNC:
+                done = self._copies_done(component, event.depth)
             for kind in (TIME, SHARED, OUTER):
                 agent.clocks[kind, component] = max(agent.clocks[kind, component], done)
+
+    def _copies_done(self, component: int, depth: int | None) -> int:
+        """How many of a thread's cp.async a wait has seen done: the committed ones, or (wait_all) all."""
+        if depth is None:
+            return self._copies.get(component, 0)
+        groups = self._copy_groups.get(component, [])
+        return groups[-1 - depth] if len(groups) > depth else 0
 
     # mbarriers ---------------------------------------------------------------------------------------
 
@@ -401,11 +486,20 @@ class ClockWalk:
                 continue
             clocks, scope = self._release(agent, event.semantics, event.scope)
             if event.source is ev.ArriveSource.CP_ASYNC:
-                clocks = clocks.copy()
+                # It comes when the thread's earlier copies are done; of the rest it hands over nothing.
+                clocks = self._carried(agent, clocks)
                 component = self._component(("cp.async", agent.component))
-                clocks[TIME : OUTER + 1, component] = self._group(agent, ev.GroupKind.CP_ASYNC)
+                clocks[TIME : OUTER + 1, component] = self._copies.get(component, 0)
             _contribute(record, agent.cta, scope, clocks, step)
-            record.need(agent.component, self._ticks[agent.component])
+            if event.source is ev.ArriveSource.CP_ASYNC:
+                self._need_later_arrival(step, agent, record)
+            else:
+                record.need(agent.component, self._ticks[agent.component])
+
+    def _need_later_arrival(self, step: Step, agent: Agent, record: PhaseRecord) -> None:
+        """An arrival that is triggered by earlier operations: the issuer goes on before it happens."""
+        component = self._component(("arrival", agent.component, step.key))
+        record.need(component, step.phase + 1)
 
     def _commit_arrive(self, step: Step, agent: Agent, record: PhaseRecord) -> None:
         """tcgen05.commit: the barrier learns that all prior asynchronous tcgen05 operations are done."""
@@ -415,7 +509,7 @@ class ClockWalk:
         clocks[PROXIED:, component] = clocks[TIME, component]
         _contribute(record, agent.cta, ev.Scope.CLUSTER, clocks, step)
         record.contributions[-1].generic_payload = False
-        record.need(agent.component, self._ticks[agent.component])
+        self._need_later_arrival(step, agent, record)
 
     def _release(
         self, agent: Agent, semantics: ev.Semantics | None, scope: ev.Scope | None
@@ -431,7 +525,8 @@ class ClockWalk:
             return clocks, None
         clocks = agent.released.copy()
         clocks[TIME] = agent.clocks[TIME]
-        return clocks, agent.released_scope
+        # A pattern with a fence needs its relaxed operation to reach the other thread, too (8.7, 8.8).
+        return clocks, min(agent.released_scope or ev.Scope.SYS, scope or ev.Scope.CTA)
 
     def _delivery(self, entry: Delivery) -> None:
         operation = entry.operation
@@ -440,7 +535,10 @@ class ClockWalk:
         if not agents:
             return
         agent = agents[0]
-        clocks = self._carried(agent, self._issue_clocks[operation.number])
+        issued = self._issue_clocks[operation.number]
+        # A copy signals the phase that is current when it completes, which may be as early as its issue.
+        self._on_phase(self._payloads[operation.number][-1], replace(agent, clocks=issued), record, self)
+        clocks = self._carried(agent, issued)
         for issuer in agents:
             component = self._component(("copy", issuer.component, entry.key))
             clocks[:, component] = entry.phase + 1
@@ -488,17 +586,25 @@ class ClockWalk:
         np.maximum(agent.clocks[TIME], contribution.clocks[TIME], out=agent.clocks[TIME])
         crosses = contribution.cta != agent.cta
         if contribution.release_scope is None:
-            agent.failed.append(FailedLink("arrive-relaxed", step, contribution))
+            self._fail(agent, "arrive-relaxed", step, contribution)
         elif crosses and contribution.release_scope < ev.Scope.CLUSTER:
-            agent.failed.append(FailedLink("arrive-scope", step, contribution))
+            self._fail(agent, "arrive-scope", step, contribution)
         elif semantics is not None and not semantics.acquires:
             agent.observed.append((step, contribution))
-            agent.failed.append(FailedLink("wait-relaxed", step, contribution))
+            self._fail(agent, "wait-relaxed", step, contribution)
         elif _reaches(agent, contribution, scope):
             _join(agent, contribution.clocks)
         else:
             agent.observed.append((step, contribution))
-            agent.failed.append(FailedLink("wait-scope", step, contribution))
+            self._fail(agent, "wait-scope", step, contribution)
+
+    def _fail(
+        self, agent: Agent, reason: str, wait: Step, contribution: Contribution, fence: Step | None = None
+    ) -> None:
+        index = self._ticks[agent.component]
+        self.failed_links.append(
+            FailedLink(reason, wait, contribution, agent.component, index, fence)
+        )
 
     # Barriers ----------------------------------------------------------------------------------------
 
@@ -546,10 +652,10 @@ class ClockWalk:
     def _fence(self, step: Step, agent: Agent) -> None:
         event = step.event
         assert isinstance(event, ev.Fence)
-        if event.proxy is ev.Proxy.ASYNC:
+        if event.proxy is ev.Proxy.ASYNC and event.space is not ev.StateSpace.GLOBAL:
             self._proxy_fence(step, agent)
-        if event.mbarrier_init or (event.proxy is not None and event.semantics is None):
-            return
+        if event.mbarrier_init or event.proxy is not None:
+            return  # these forms order one kind of accesses only; nothing else is released by them
         if event.semantics is None or event.semantics.releases:
             agent.released = agent.clocks.copy()
             agent.released_scope = event.scope or ev.Scope.SYS
@@ -559,9 +665,10 @@ class ClockWalk:
     def _acquire_fence(self, step: Step, agent: Agent, event: ev.Fence) -> None:
         kept: list[tuple[Step, Contribution]] = []
         for wait, contribution in agent.observed:
-            if not _reaches(agent, contribution, event.scope):
+            waited = wait.event.scope if isinstance(wait.event, ev.MbarrierWait | ev.Access) else None
+            if not all(_reaches(agent, contribution, scope) for scope in (event.scope, waited)):
                 kept.append((wait, contribution))
-                agent.failed.append(FailedLink("fence-too-narrow", wait, contribution, step))
+                self._fail(agent, "fence-too-narrow", wait, contribution, step)
                 continue
             if event.sync_restrict is None:
                 _join(agent, contribution.clocks)
@@ -570,7 +677,7 @@ class ClockWalk:
             _join(agent, contribution.clocks)
             agent.clocks[OUTER] = before
             kept.append((wait, contribution))
-            agent.failed.append(FailedLink("fence-too-narrow", wait, contribution, step))
+            self._fail(agent, "fence-too-narrow", wait, contribution, step)
         agent.observed = kept
 
     def _proxy_fence(self, step: Step, agent: Agent) -> None:

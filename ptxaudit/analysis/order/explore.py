@@ -9,11 +9,13 @@ and races must be right in each.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.calls import CallEffect, call_effects
+from ptxaudit.analysis.order.flags import flag_loops
 from ptxaudit.analysis.order.gaps import Gap
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Operation, Program, compile_program
@@ -25,12 +27,15 @@ from ptxaudit.ir.function import Language
 from ptxaudit.ir.launch import Launch
 
 _MOST_ITERATIONS = 40
-_MOST_TURNS = 12
+_MOST_TURNS = 32
 # The first launch under both schedules; what is turned after that may not be possible.
 _SURE_EXECUTIONS = 2
+# A turned execution may be this much longer than the first, and four times as long.
+_TURNED_OPERATIONS = 50_000
 _BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
 # A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
 _SAMPLES = (4, 1024, 512)
+_FURTHER_BLOCK_SIZES = (256, 384)
 _CLUSTER_SIZES = (2, 1, 3, 4, 8)
 
 
@@ -41,7 +46,8 @@ class OrderReport:
     ``races`` and ``aliases`` hold one entry a pair of instructions. ``reason`` says why the answer is
     incomplete, or is ``None``; ``assumptions`` are what all of it rests on. ``deadlock`` are the warps that
     wait for ever in a launch that is possible; it is certain when the launch is stated and nothing had
-    to be decided.
+    to be decided. ``stuck_if_possible`` tells that warps wait for ever in a run whose decisions no launch
+    may ever take.
     """
 
     shape: LaunchShape | None = None
@@ -55,6 +61,7 @@ class OrderReport:
     unresolved: list[Step] = field(default_factory=list)
     deadlock: list[Stuck] = field(default_factory=list)
     deadlock_certain: bool = False
+    stuck_if_possible: bool = False
 
     @property
     def complete(self) -> bool:
@@ -84,6 +91,12 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     """Execute a function under every launch, decision and schedule that the limits allow."""
     report = OrderReport()
     deadline = monotonic() + limits.seconds
+    effect, callee = call_effects(analysis)
+    if effect is CallEffect.SYNCHRONISES:
+        report.reason = f"the call of {callee} may synchronise, and calls are not followed"
+        return report
+    if effect is CallEffect.MEMORY:
+        report.reason = f"the call of {callee} may access shared memory, and calls are not followed"
     program = compile_program(analysis)
     if not any(block.operations for block in program.blocks):
         return report
@@ -91,13 +104,21 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     if first is None:
         return report
     _look_at(report, first.execution)
+    if first.execution.limits:
+        return report
     _look_at(report, Machine(program, first.shape, first.bounds, None, True, first.sample).run())
-    for forced in _turned(first.shortest, report, limits):
+    for shape in _other_shapes(program, first.shape):
+        larger = Machine(program, shape, first.bounds, None, False, first.sample).run()
+        if larger.complete:
+            _look_at(report, larger, doubtful=True)
+    for forced in _turned(
+        first.shortest, report, limits, flag_loops(program).exits, _table_sizes(program)
+    ):
         if monotonic() > deadline:
             report.reason = report.reason or f"stopped after {limits.seconds:.0f} s"
             break
-        turned = Machine(program, first.shape, Bounds(limits.operations), forced, False, first.sample)
-        _look_at(report, turned.run())
+        bounds = Bounds(_TURNED_OPERATIONS + 4 * first.shortest.operations)
+        _look_at(report, Machine(program, first.shape, bounds, forced, False, first.sample).run())
     return report
 
 
@@ -154,7 +175,7 @@ def _first_that_fits(
         attempt = _attempt(program, shape, operations, sample, deadline)
         if best is None or attempt.execution.complete:
             best = attempt
-        if attempt.execution.complete or monotonic() > deadline:
+        if attempt.execution.complete or attempt.execution.limits or monotonic() > deadline:
             break
     return best
 
@@ -176,9 +197,14 @@ def _attempt(
     best = _Attempt(shortest, shortest, shape, bounds, sample)
     while best.execution.complete and monotonic() < deadline:
         wanted = _wanted_iterations(program, best.execution, best.bounds)
+        every = best.bounds.default_iterations
         if wanted == dict(best.bounds.iterations or {}):
-            break
-        bounds = Bounds(operations, bounds.default_iterations, wanted)
+            # Another loop with the same trip count is left earlier: let all go on as long.
+            longest = max(wanted.values(), default=0)
+            if longest <= every or not _falls_short(program, best.execution):
+                break
+            every = longest
+        bounds = Bounds(operations, every, wanted)
         longer = Machine(program, shape, bounds, sample=sample).run()
         if not longer.complete and not _shows_something(longer):
             break
@@ -207,6 +233,15 @@ def _shapes(program: Program, report: OrderReport) -> Iterator[LaunchShape]:
         for block in blocks:
             assert block is not None and cluster is not None
             yield LaunchShape(block, cluster)
+
+
+def _other_shapes(program: Program, first: LaunchShape) -> Iterator[LaunchShape]:
+    """Further block sizes, where the code states none: roles may exist only in larger blocks."""
+    facts = program.analysis.function.facts
+    stated = facts.required_threads or facts.maximum_threads
+    if stated is None and (program.analysis.launch or Launch()).block is None:
+        sizes = (size for size in _FURTHER_BLOCK_SIZES if size > first.threads)
+        yield from (LaunchShape((size, 1, 1), first.cluster) for size in sizes)
 
 
 def _uses_clusters(analysis: FunctionAnalysis) -> bool:
@@ -241,22 +276,36 @@ def _needs_peers(event: ev.Event) -> bool:
 
 def _wanted_iterations(program: Program, execution: Execution, bounds: Bounds) -> dict[int, int]:
     """Loop bounds with which every ring of barriers comes round twice, as far as this run can tell."""
+    wanted = dict(bounds.iterations or {})
+    for index, seen, enough in _short_rings(execution):
+        loop = _working_loop(program, program.analysis.function.block_of(index).id)
+        if loop is None:
+            continue
+        now = bounds.limit(loop.header)
+        need = -(-now * enough // seen)
+        if need > now:
+            wanted[loop.header] = min(max(need, wanted.get(loop.header, 0)), _MOST_ITERATIONS)
+    return wanted
+
+
+def _falls_short(program: Program, execution: Execution) -> bool:
+    """Whether some ring in a loop has still not come round twice."""
+    return any(
+        _working_loop(program, program.analysis.function.block_of(index).id) is not None
+        for index, _, _ in _short_rings(execution)
+    )
+
+
+def _short_rings(execution: Execution) -> Iterator[tuple[int, int, int]]:
+    """Waits on rings of barriers that have not come round twice: instruction, times seen, times wanted."""
     visits: dict[tuple[int, int], list[BarrierKey]] = defaultdict(list)
     for entry in execution.entries:
         if isinstance(entry, Step) and isinstance(entry.event, ev.MbarrierWait) and entry.key is not None:
             visits[entry.warp, entry.instruction.index].append(entry.key)
-    wanted = dict(bounds.iterations or {})
     for (_, index), keys in visits.items():
         ring = len(set(keys))
-        loop = _working_loop(program, program.analysis.function.block_of(index).id)
-        enough = 2 * ring + 1
-        if loop is None or ring < 2 or len(keys) >= enough:
-            continue
-        now = bounds.limit(loop.header)
-        need = -(-now * enough // len(keys))
-        if need > now:
-            wanted[loop.header] = min(max(need, wanted.get(loop.header, 0)), _MOST_ITERATIONS)
-    return wanted
+        if ring >= 2 and len(keys) < 2 * ring + 1:
+            yield index, len(keys), 2 * ring + 1
 
 
 def _working_loop(program: Program, block: int) -> Loop | None:
@@ -274,21 +323,44 @@ def _works(operation: Operation) -> bool:
     return any(not isinstance(event, polling) for event in operation.events)
 
 
-def _turned(first: Execution, report: OrderReport, limits: Limits) -> Iterator[dict[int, bool]]:
-    """For each place, its first decision the other way, those before it as they were."""
+def _table_sizes(program: Program) -> dict[int, int]:
+    exits = (block.exit for block in program.blocks)
+    return {
+        leaving.instruction.index: len(leaving.targets)
+        for leaving in exits
+        if leaving.kind == "indirect" and leaving.instruction is not None
+    }
+
+
+def _turned(
+    first: Execution,
+    report: OrderReport,
+    limits: Limits,
+    polls: frozenset[int],
+    tables: Mapping[int, int],
+) -> Iterator[dict[int, bool]]:
+    """For each place, its first decision the other way, those before it as they were; ``polls`` excepted.
+
+    ``tables`` are the sizes of jump tables, by the index of the branch: each of their targets is taken.
+    """
     sites: dict[int, int] = {}
     for ordinal, decision in enumerate(first.decisions):
-        sites.setdefault(decision.site, ordinal)
+        if decision.site not in polls:
+            sites.setdefault(decision.site, ordinal)
     if len(sites) > limits.turns:
         left = len(sites) - limits.turns
-        report.assumptions.append(f"of {len(sites)} undecided conditions {left} were followed one way only")
+        one_way = f"{left} of {len(sites)} undecided conditions were followed one way only"
+        report.reason = report.reason or one_way
     for ordinal in list(sites.values())[: limits.turns]:
         forced = {number: taken.outcome for number, taken in enumerate(first.decisions[:ordinal])}
         yield {**forced, ordinal: not first.decisions[ordinal].outcome}
+        for target in range(2, tables.get(first.decisions[ordinal].site, 0)):
+            skipped = {ordinal + number: False for number in range(target)}
+            yield {**forced, **skipped, ordinal + target: True}
 
 
-def _look_at(report: OrderReport, execution: Execution) -> None:
-    """Add what one execution shows to the report.
+def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) -> None:
+    """Add what one execution shows to the report; ``doubtful`` for a launch that may never be.
 
     One that did not run to its end shows something only if its decisions are certain to be possible:
     what it did until then, and that it gets stuck.
@@ -296,6 +368,7 @@ def _look_at(report: OrderReport, execution: Execution) -> None:
     report.executions.append(execution)
     _extend(report.assumptions, execution.assumptions)
     if not execution.complete and not _shows_something(execution):
+        report.stuck_if_possible |= bool(execution.stuck)
         return
     if execution.stuck:
         _note_deadlock(report, execution)
@@ -304,7 +377,7 @@ def _look_at(report: OrderReport, execution: Execution) -> None:
     for alias in finder.aliases.values():
         if (alias.step.instruction.index, alias.record.key[0]) not in known_aliases:
             report.aliases.append(alias)
-    doubtful = len(report.executions) > _SURE_EXECUTIONS and not execution.possible
+    doubtful |= len(report.executions) > _SURE_EXECUTIONS and not execution.possible
     known = {_pair(race): number for number, race in enumerate(report.races)}
     for race in finder.races.values():
         race.doubtful = doubtful
@@ -319,6 +392,8 @@ def _look_at(report: OrderReport, execution: Execution) -> None:
         if _pair(race) not in reads:
             report.overwritten_reads.append(race)
     _add_gaps(report, finder, doubtful)
+    if finder.walk.uncertain_flag is not None and not report.unresolved:
+        report.unresolved = _resting_on_flags(execution, finder)
     if not report.unresolved:
         report.unresolved = [
             entry for entry in execution.entries if isinstance(entry, Step) and entry.unresolved is not None
@@ -334,6 +409,16 @@ def _add_gaps(report: OrderReport, finder: RaceFinder, doubtful: bool) -> None:
             report.gaps.append(gap)
         elif report.gaps[number].doubtful and not doubtful:
             report.gaps[number] = gap
+
+
+def _resting_on_flags(execution: Execution, finder: RaceFinder) -> list[Step]:
+    """The poll of a flag that several threads write, if what is ordered rests on whose write it observes."""
+    certain = RaceFinder(execution, only_certain_flags=True).run()
+    poll = finder.walk.uncertain_flag
+    more = certain.races.keys() - finder.races.keys() or certain.aliases.keys() - finder.aliases.keys()
+    if poll is None or not more:
+        return []
+    return [replace(poll, unresolved="which write to the flag is observed")]
 
 
 def _shows_something(execution: Execution) -> bool:

@@ -16,6 +16,7 @@ from ptxaudit.analysis.order.fragment import Fragment
 from ptxaudit.analysis.order.trace import Footprint, Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.values import Affine, Flags, Value, as_lanes
+from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
 from ptxaudit.isa.sass.encodings import freed_columns
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def attach(
     if event.addressing is not ev.Addressing.POINTER:
         return
     if isinstance(value, Affine):
-        if event.space in (ev.StateSpace.GLOBAL, ev.StateSpace.GENERIC):
+        far = int(np.min(value.offset)) >= SHARED_WINDOW // 2
+        if event.space is ev.StateSpace.GLOBAL or (event.space is ev.StateSpace.GENERIC and not far):
             step.footprint = _symbolic(value, _size(machine, fragment, event), active)
         else:
             step.unresolved = "the address in shared memory"
@@ -169,6 +171,13 @@ def _attach_tensor(
     starts = np.array([value & 0xFFFF], dtype=np.int64)
     columns = event.size or 1
     step.footprint = Footprint(("tmem", cta), starts, columns, quarter if own_lanes else None, True)
+
+
+def attach_allocation(step: Step, event: ev.TensorOperation, cta: int, base: int, columns: int) -> None:
+    """The columns that a CTA pair allocates: the other CTA of the pair must not free them before."""
+    if event.pair:
+        starts = np.array([base], dtype=np.int64)
+        step.footprint = Footprint(("tmem", cta), starts, columns, None, True)
 
 
 def attach_deallocation(

@@ -17,6 +17,7 @@ from ptxaudit.analysis.order import effects
 from ptxaudit.analysis.order.address import in_cta, shared_layout
 from ptxaudit.analysis.order.barriers import ClusterBarrierState, CtaBarrierState, Mbarrier
 from ptxaudit.analysis.order.decisions import Decisions
+from ptxaudit.analysis.order.flags import StrongWrites, flag_loops
 from ptxaudit.analysis.order.fragment import Fragment, JoinPoint, Waiting, blend, is_truth, lane_bits, merge
 from ptxaudit.analysis.order.memory import SharedContents
 from ptxaudit.analysis.order.program import Exit, Operation, Program
@@ -52,6 +53,13 @@ from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
 from ptxaudit.isa.sass.registers import register_range
 
 _WORD = (1 << 64) - 1
+# What a fragment waits for that polls a flag: that the others have come as far as they can.
+_POLL = "poll"
+_MOST_IDLE_ROUNDS = 4
+
+
+def _polls(fragment: Fragment) -> bool:
+    return fragment.waiting is not None and fragment.waiting.key[0] == _POLL
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +160,12 @@ class Machine:
         if last_first:
             self.fragments.reverse()
         self._loops = {loop.header: loop for loop in program.analysis.graph.loops}
+        self._flags = flag_loops(program)
+        self.execution.polls = self._flags.reads
+        self._strong_writes = StrongWrites(self.execution)
+        self._last_polls: dict[int, Step] = {}
+        self._poll_rounds = 0
+        self._idle_rounds = 0
         self._holding: dict[int, list[int]] = {}
         for loop in program.analysis.graph.loops:
             for block in loop.blocks:
@@ -165,14 +179,17 @@ class Machine:
         while pending and self.operations_left > 0:
             progressed = False
             for fragment in list(self.fragments):
+                polled = _polls(fragment)
                 if fragment not in self.fragments or not self._ready(fragment):
                     continue
                 progressed = True
                 self._advance(fragment)
+                if not (polled and _polls(fragment)):
+                    self._idle_rounds = 0
                 effects.deliver(self)
                 if self.operations_left <= 0:
                     break
-            if not progressed and not effects.complete_at_rest(self):
+            if not (progressed or effects.complete_at_rest(self) or self._poll_again()):
                 break
             pending = self.fragments
         if self.operations_left <= 0:
@@ -180,6 +197,7 @@ class Machine:
         else:
             self._report_stuck()
         self.execution.decisions = self.decisions.taken
+        self.execution.operations = self.bounds.operations - self.operations_left
         return self.execution
 
     def _ready(self, fragment: Fragment) -> bool:
@@ -193,8 +211,16 @@ class Machine:
             return True
         return False
 
+    def _poll_again(self) -> bool:
+        """When nothing else can go on: let the fragments that poll a flag read it once more."""
+        self._idle_rounds += 1
+        self._poll_rounds += 1
+        return self._idle_rounds <= _MOST_IDLE_ROUNDS and any(map(_polls, self.fragments))
+
     def completed_phases(self, key: BarrierKey) -> int:
         """How many phases of a barrier have completed."""
+        if key[0] == _POLL:
+            return self._poll_rounds
         if key[0] == "mbarrier":
             state = self.mbarriers.get(key)
             return 0 if state is None else state.phase
@@ -223,7 +249,8 @@ class Machine:
             else:
                 instruction = self.function.instructions[self.function.blocks[fragment.block].start]
             waiting = fragment.waiting
-            key, phase = (None, 0) if waiting is None else (waiting.key, waiting.phase)
+            nameless = waiting is None or _polls(fragment)
+            key, phase = (None, 0) if waiting is None or nameless else (waiting.key, waiting.phase)
             self.execution.stuck.append(Stuck(fragment.warp, fragment.lanes, instruction, key, phase))
 
     # Control flow ------------------------------------------------------------------------------------
@@ -232,6 +259,7 @@ class Machine:
         """Run a fragment until it waits, parts, joins or ends."""
         while fragment.waiting is None and self.operations_left > 0:
             block = self.program.blocks[fragment.block]
+            self.operations_left -= 1
             while fragment.position < len(block.operations):
                 self.operations_left -= 1
                 operation = block.operations[fragment.position]
@@ -308,11 +336,19 @@ class Machine:
         for header in reversed(self._holding.get(fragment.block, ())):
             body = self._loops[header].blocks
             if (fall in body) != (taken in body):
+                if header in self._flags.headers:
+                    return (taken in body) == self._keeps_polling(fragment)
                 rounds = fragment.iterations.get(header, 1) - (fragment.block == header)
                 stay = rounds < self.bounds.limit(header)
                 return (taken in body) == stay
         weights = [self._region_weight(fragment.block, target) for target in leaving.targets]
         return weights[1] > weights[0]
+
+    def _keeps_polling(self, fragment: Fragment) -> bool:
+        """Until some other thread has written the flag, or nothing else can go on."""
+        poll = self._last_polls.get(fragment.warp)
+        written = poll is not None and self._strong_writes.by_others(poll)
+        return not written and self._idle_rounds < 2
 
     def _region_weight(self, branch: int, start: int) -> int:
         stop = self.program.join.get(branch)
@@ -336,6 +372,8 @@ class Machine:
             fragment.iterations[block] = count
             seen = self.execution.loop_visits
             seen[block, fragment.warp] = max(seen.get((block, fragment.warp), 0), count)
+            if inside and block in self._flags.headers:
+                self.wait_for(fragment, (_POLL, 0, fragment.warp), self._poll_rounds)
         fragment.block, fragment.position = block, 0
         if fragment.joins and fragment.joins[-1].block == block:
             self._join(fragment)
@@ -386,7 +424,10 @@ class Machine:
     def retire(self, fragment: Fragment, lanes: Flags) -> None:
         """Lanes of a fragment leave the kernel."""
         cta = self.execution.warps[fragment.warp].cta
-        self.exited[cta] += int(np.count_nonzero(lanes))
+        leaving = int(np.count_nonzero(lanes))
+        self.exited[cta] += leaving
+        if self.cluster_arrivals.get(fragment.warp) == self.cluster_barrier.generation:
+            self.cluster_barrier.arrived -= leaving  # they count as exited now
         fragment.mask = fragment.mask & ~lanes
         alive = bool(fragment.mask.any())
         if not alive:
@@ -652,6 +693,8 @@ class Machine:
             fragment.block,
         )
         self.execution.entries.append(entry)
+        if instruction.index in self._flags.reads:
+            self._last_polls[fragment.warp] = entry
         return entry
 
     def wait_for(self, fragment: Fragment, key: BarrierKey, phase: int) -> None:

@@ -28,8 +28,8 @@ from ptxaudit.analysis.order.clocks import (
     ordered,
     phase_known,
 )
-from ptxaudit.analysis.order.gaps import GapFinder
 from ptxaudit.analysis.order.footprints import LEAST_COPY
+from ptxaudit.analysis.order.gaps import GapFinder
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev
 
@@ -127,7 +127,7 @@ class _Log:
 class RaceFinder:
     """Finds the races and phase aliases of one execution; one of each kind per pair of instructions."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, only_certain_flags: bool = False) -> None:
         self.execution = execution
         self.races: dict[Hashable, Race] = {}
         self.aliases: dict[Hashable, Alias] = {}
@@ -136,7 +136,7 @@ class RaceFinder:
         self._logs: dict[tuple[str, int], _Log] = {}
         self._releases: dict[int, list[tuple[int, Step]]] = {}
         self._copies = _copy_bases(execution)
-        self.walk = ClockWalk(execution, self._access, self._phase)
+        self.walk = ClockWalk(execution, self._access, self._phase, only_certain_flags)
         self.gaps = GapFinder(execution, self.walk)
         self.walk.on_step = self.gaps.step
 
@@ -161,7 +161,7 @@ class RaceFinder:
     # Phases ------------------------------------------------------------------------------------------
 
     def _phase(self, step: Step, agent: Agent, record: PhaseRecord, walk: ClockWalk) -> None:
-        if not isinstance(step.event, ev.MbarrierWait):
+        if isinstance(step.event, ev.MbarrierArrive | ev.CtaBarrier):
             index = int(agent.clocks[TIME, agent.component])
             self._releases.setdefault(agent.component, []).append((index, step))
         if record.phase < 1:
@@ -217,6 +217,8 @@ class RaceFinder:
         same = first is second or earlier.component == later.component
         if same or key in self.races or _morally_strong(earlier, later):
             return
+        if _allocates_or_frees(earlier, later):
+            return
         if _in_pipeline(earlier, later) or _replicated_store(first, second):
             return
         link = missing_link(earlier, later)
@@ -232,7 +234,7 @@ class RaceFinder:
         race = Race(*pair, link, execution=self.execution)
         race.certain = _touches(_sure(other), _sure(footprint)) and not (first.may or second.may)
         if link is Link.NOT_VISIBLE:
-            race.failed = _failed_link(earlier, later.agent)
+            race.failed = self._failed_link(earlier, later.agent)
         if link is Link.PROXY_BY_OTHER:
             race.fence = self._fence_between(earlier, later)
         if overwrites and _reads_for_wgmma(race.first.step):
@@ -255,6 +257,23 @@ class RaceFinder:
             race = Race(earlier, later, Link.READ_PROXY, execution=self.execution)
             race.certain = other.certain and footprint.certain
             self.overwritten_reads[key] = race
+
+    def _failed_link(self, earlier: Moment, agent: Agent) -> FailedLink | None:
+        """The synchronisation that knew of the earlier access but did not make it visible.
+
+        It is the agent's own, or that of another thread whose wait the agent has learnt of since.
+        """
+        time = agent.clocks[TIME]
+        learnt = [failed for failed in self.walk.failed_links if time[failed.component] >= failed.index]
+        known = [
+            failed
+            for kind in (SHARED, TIME)
+            for failed in learnt
+            if ordered(failed.contribution.clocks, kind, earlier.component, earlier.index)
+        ]
+        fenced = [failed for failed in known if failed.reason == "fence-too-narrow"]
+        best = fenced or known
+        return best[0] if best else None
 
     def _fence_between(self, earlier: Moment, later: Moment) -> Step | None:
         """The latest proxy fence of another thread that stands between the two accesses."""
@@ -327,19 +346,6 @@ def _missing_proxy(earlier: Moment, later: Moment) -> Link | None:
     return Link.PROXY
 
 
-def _failed_link(earlier: Moment, agent: Agent) -> FailedLink | None:
-    """The synchronisation that knew of the earlier access but did not make it visible to the agent."""
-    known = [
-        failed
-        for kind in (SHARED, TIME)
-        for failed in agent.failed
-        if ordered(failed.contribution.clocks, kind, earlier.component, earlier.index)
-    ]
-    fenced = [failed for failed in known if failed.reason == "fence-too-narrow"]
-    best = fenced or known
-    return best[0] if best else None
-
-
 def _missing_contribution(agent: Agent, record: PhaseRecord) -> Step | None:
     time = agent.clocks[TIME]
     for contribution in record.contributions:
@@ -396,6 +402,20 @@ def _replicated_store(first: Step, second: Step) -> bool:
     Compilers let every warp that holds a copy of a value store it; which copy comes last is no matter.
     """
     return first.instruction is second.instruction and not _reads(first) and not _reads(second)
+
+
+def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:
+    """Whether one of two tensor-memory operations allocates or frees, with no say in what the other does.
+
+    An allocation conflicts only with the other CTA of its pair freeing the columns, two of which do not.
+    """
+    kinds = {
+        one.step.event.action if isinstance(one.step.event, ev.TensorOperation) else None
+        for one in (earlier, later)
+    }
+    if kinds == {ev.TensorAction.ALLOCATE, ev.TensorAction.DEALLOCATE}:
+        return earlier.agent.cta == later.agent.cta
+    return ev.TensorAction.ALLOCATE in kinds or kinds == {ev.TensorAction.DEALLOCATE}
 
 
 def _in_pipeline(earlier: Moment, later: Moment) -> bool:

@@ -132,7 +132,8 @@ class Stuck:
 class Execution:
     """One execution: its steps, the decisions it rests on, and how it ended.
 
-    ``lanes_in_order`` tells that lanes which execute together need no warp barrier between them.
+    ``lanes_in_order`` tells that lanes which execute together need no warp barrier between them. ``polls``
+    are the instructions that read flags in polling loops.
     """
 
     warps: tuple[WarpIdentity, ...]
@@ -143,7 +144,9 @@ class Execution:
     assumptions: list[str] = field(default_factory=list)
     barrier_counts: dict[BarrierKey, int | None] = field(default_factory=dict)
     loop_visits: dict[tuple[int, int], int] = field(default_factory=dict)
+    operations: int = 0
     lanes_in_order: bool = False
+    polls: frozenset[int] = frozenset()
 
     @property
     def possible(self) -> bool:

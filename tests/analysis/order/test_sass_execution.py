@@ -110,7 +110,7 @@ def test_fixture_kernels_run_to_their_ends(name: str) -> None:
     assert report.reason is None
     assert report.executions
     assert all(execution.complete for execution in report.executions)
-    assert not report.races
+    assert not [race for race in report.races if not race.doubtful]
 
 
 def test_a_stage_released_early_is_in_flight() -> None:

@@ -1,0 +1,79 @@
+"""Calls that the order engine does not follow, and whether what they do could matter.
+
+Property: a call is harmless when the callee, and all that it calls, neither synchronises nor touches shared
+memory (or memory through generic addresses), or when it is one of the runtime's functions that print, trap or
+allocate. Of all other calls, and of indirect ones, nothing is known.
+"""
+
+from enum import IntEnum
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.function import Function
+from ptxaudit.ir.instruction import Instruction
+
+_RUNTIME = frozenset({"vprintf", "__assertfail", "malloc", "free", "__nv_ptx_builtin_ocg_trap"})
+
+
+class CallEffect(IntEnum):
+    """The most that the calls of a function may do, the worst last."""
+
+    HARMLESS = 0
+    MEMORY = 1
+    SYNCHRONISES = 2
+
+
+def call_effects(analysis: FunctionAnalysis) -> tuple[CallEffect, str]:
+    """The worst effect of a function's calls, and the callee that has it."""
+    return _effects(analysis, frozenset({analysis.function.name}))
+
+
+def _effects(analysis: FunctionAnalysis, active: frozenset[str]) -> tuple[CallEffect, str]:
+    worst, culprit = CallEffect.HARMLESS, ""
+    for instruction, transfer in analysis.occurrences(ev.Transfer):
+        if transfer.kind is not ev.TransferKind.CALL or transfer.target in _RUNTIME | active:
+            continue
+        if _is_followed(analysis, instruction):
+            continue
+        callee = _callee(analysis, transfer.target or "")
+        if callee is None:
+            effect, name = CallEffect.SYNCHRONISES, transfer.target or "a function that is not known"
+        else:
+            inner = FunctionAnalysis(callee, analysis.module)
+            own = _own_effect(inner)
+            effect, name = max((own, callee.name), _effects(inner, active | {callee.name}))
+        if effect > worst:
+            worst, culprit = effect, name
+    return worst, culprit
+
+
+def _is_followed(analysis: FunctionAnalysis, call: Instruction) -> bool:
+    """Whether a SASS call is a jump of the control-flow graph: ptxas calls code of the function itself."""
+    block = analysis.function.block_of(call.index)
+    following = block.end < len(analysis.function.instructions)
+    return call.index == block.end - 1 and len(block.successors) > (1 if following else 0)
+
+
+def _callee(analysis: FunctionAnalysis, target: str) -> Function | None:
+    """The function of the module that a call names, or whose first instruction it names (SASS)."""
+    for function in analysis.module.functions:
+        start = function.instructions[0].location.offset if function.instructions else None
+        if function.name == target or (start is not None and target == f".{start:#x}"):
+            return function
+    return None
+
+
+def _own_effect(analysis: FunctionAnalysis) -> CallEffect:
+    return max((_effect_of(e) for events in analysis.events for e in events), default=CallEffect.HARMLESS)
+
+
+_HARMLESS_EVENTS = (ev.Transfer, ev.Backoff, ev.Election, ev.AddressMapping, ev.WarpBarrier)
+_SHARED_SPACES = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER, ev.StateSpace.GENERIC, ev.StateSpace.TENSOR)
+
+
+def _effect_of(event: ev.Event) -> CallEffect:
+    if isinstance(event, _HARMLESS_EVENTS):
+        return CallEffect.HARMLESS
+    if isinstance(event, ev.Access) and event.completion is ev.Completion.SYNCHRONOUS:
+        return CallEffect.MEMORY if event.space in _SHARED_SPACES else CallEffect.HARMLESS
+    return CallEffect.SYNCHRONISES
