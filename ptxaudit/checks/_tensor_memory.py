@@ -36,6 +36,8 @@ def handed_over_in_flight(report: OrderReport, kind: ev.AccessKind) -> Iterator[
 
 def _is_awaited(race: Race, kind: ev.AccessKind) -> bool:
     event = race.first.step.event
+    if race.first.agent.cta != race.second.agent.cta:
+        return False
     if not isinstance(event, ev.Access) or event.kind is not kind:
         return False
     return event.completion is ev.Completion.TCGEN05_WAIT

@@ -21,9 +21,9 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
     for race in report.races:
-        if is_deallocation(race):
+        if is_deallocation(race) and race.first.agent.cta == race.second.agent.cta:
             freeing, using = race.second.step, race.first.step
-            if not isinstance(freeing.event, ev.TensorOperation):
+            if not frees(freeing.event):
                 freeing, using = using, freeing
             details = {"access": place(using.instruction), "missing": race.link.value}
             yield violation(report, race, freeing.instruction, details)
@@ -31,4 +31,9 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
 
 def is_deallocation(race: Race) -> bool:
     """Whether one of the two accesses frees the columns."""
-    return any(isinstance(one.step.event, ev.TensorOperation) for one in (race.first, race.second))
+    return any(frees(one.step.event) for one in (race.first, race.second))
+
+
+def frees(event: ev.Event) -> bool:
+    """Whether an event is a deallocation of tensor memory."""
+    return isinstance(event, ev.TensorOperation) and event.action is ev.TensorAction.DEALLOCATE

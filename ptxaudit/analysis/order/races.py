@@ -219,6 +219,8 @@ class RaceFinder:
             return
         if _allocates_or_frees(earlier, later):
             return
+        if _allocates_or_frees(earlier, later):
+            return
         if _in_pipeline(earlier, later) or _replicated_store(first, second):
             return
         link = missing_link(earlier, later)
@@ -402,6 +404,20 @@ def _replicated_store(first: Step, second: Step) -> bool:
     Compilers let every warp that holds a copy of a value store it; which copy comes last is no matter.
     """
     return first.instruction is second.instruction and not _reads(first) and not _reads(second)
+
+
+def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:
+    """Whether one of two tensor-memory operations allocates or frees, with no say in what the other does.
+
+    An allocation conflicts only with the other CTA of its pair freeing the columns, two of which do not.
+    """
+    kinds = {
+        one.step.event.action if isinstance(one.step.event, ev.TensorOperation) else None
+        for one in (earlier, later)
+    }
+    if kinds == {ev.TensorAction.ALLOCATE, ev.TensorAction.DEALLOCATE}:
+        return earlier.agent.cta == later.agent.cta
+    return ev.TensorAction.ALLOCATE in kinds or kinds == {ev.TensorAction.DEALLOCATE}
 
 
 def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:

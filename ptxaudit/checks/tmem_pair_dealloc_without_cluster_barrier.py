@@ -1,0 +1,34 @@
+"""Tensor memory of a CTA pair is freed while the other CTA may still use or allocate it."""
+
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.checks._order import outcome, place, role_of, violation
+from ptxaudit.checks.tmem_dealloc_before_join import frees, is_deallocation
+from ptxaudit.ir import events as ev
+from ptxaudit.rules.model import Outcome, Violation
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Accesses of one CTA of a pair that nothing orders before the other one's deallocation."""
+    frees_pairs = any(
+        one.pair and one.action is ev.TensorAction.DEALLOCATE
+        for _, one in analysis.occurrences(ev.TensorOperation)
+    )
+    return outcome(analysis, frees_pairs, _violations)
+
+
+def _violations(report: OrderReport) -> Iterator[Violation]:
+    for race in report.races:
+        if not is_deallocation(race) or race.first.agent.cta == race.second.agent.cta:
+            continue
+        freeing, using = race.second.step, race.first.step
+        if not frees(freeing.event):
+            freeing, using = using, freeing
+        details = {
+            "user": role_of(race.execution, using),
+            "use": place(using.instruction),
+            "missing": race.link.value,
+        }
+        yield violation(report, race, freeing.instruction, details)
