@@ -1,5 +1,6 @@
 """What the checks that ask the order engine share: outcomes, severities and witnesses."""
 
+import re
 from collections.abc import Callable, Iterable
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -177,7 +178,15 @@ def _witness_step(execution: Execution | None, step: Step, moment: Moment | None
     role = role_of(execution, step)
     if moment is not None and moment.asynchronous:
         role += ", asynchronously"
-    return WitnessStep(role, instruction.text, instruction.location, step.visit)
+    return WitnessStep(role, _shortened(instruction.text), instruction.location, step.visit)
+
+
+_LONG_VECTOR = re.compile(r"\{([^,{}]+),[^{}]{24,},([^,{}]+)\}")
+
+
+def _shortened(text: str) -> str:
+    """An instruction with its long register lists cut to their ends."""
+    return _LONG_VECTOR.sub(lambda match: f"{{{match[1].strip()}, ..., {match[2].strip()}}}", text)
 
 
 def alias_witness(alias: Alias) -> Witness:
@@ -185,7 +194,7 @@ def alias_witness(alias: Alias) -> Witness:
     steps = [
         WitnessStep(
             role_of(alias.execution, alias.step),
-            f"{alias.step.instruction.text} (meant for phase {alias.record.phase})",
+            f"{_shortened(alias.step.instruction.text)} (meant for phase {alias.record.phase})",
             alias.step.instruction.location,
             alias.step.visit,
         )
@@ -196,7 +205,7 @@ def alias_witness(alias: Alias) -> Witness:
         steps.append(
             WitnessStep(
                 role_of(alias.execution, missing),
-                f"{missing.instruction.text} (phase {alias.record.phase - 1}, not yet executed)",
+                f"{_shortened(missing.instruction.text)} (phase {alias.record.phase - 1}, not yet executed)",
                 missing.instruction.location,
                 missing.visit,
             )
