@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
+from ptxaudit.checks._order import barrier_name, incomplete
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Severity
 
@@ -42,13 +43,39 @@ def certainty(report: OrderReport, execution: Execution) -> Severity | None:
     return None if not execution.decisions and not report.assumptions else Severity.WARNING
 
 
-def counted_arrivals(execution: Execution, key: BarrierKey, phase: int) -> int:
-    """Arrivals that a phase of an mbarrier got."""
-    return sum(
-        step.count
+def arrivals(execution: Execution, key: BarrierKey, phase: int) -> list[Step]:
+    """The arrivals that count for a phase of an mbarrier."""
+    return [
+        step
         for step in steps_of(execution)
-        if isinstance(step.event, ev.MbarrierArrive) and (step.key, step.phase) == (key, phase)
+        if isinstance(step.event, ev.MbarrierArrive)
+        and (step.key, step.phase) == (key, phase)
+        and (step.event.source is not ev.ArriveSource.CP_ASYNC or step.event.no_increment)
+    ]
+
+
+def counted_arrivals(execution: Execution, key: BarrierKey, phase: int) -> int:
+    """How many arrivals a phase of an mbarrier got."""
+    return sum(step.count for step in arrivals(execution, key, phase))
+
+
+def lacking_arrivals(execution: Execution, key: BarrierKey, phase: int) -> int | None:
+    """Arrivals that a phase still needs; ``None`` where the count is not known or changes."""
+    expected = execution.barrier_counts.get(key)
+    drops = any(
+        isinstance(step.event, ev.MbarrierArrive) and step.event.drop and step.key == key
+        for step in steps_of(execution)
     )
+    return None if expected is None or drops else expected - counted_arrivals(execution, key, phase)
+
+
+def undecided(report: OrderReport) -> str | None:
+    """Why the counts of a report do not settle a question about mbarriers, or ``None``."""
+    for execution in report.executions:
+        for key, count in execution.barrier_counts.items():
+            if count is None:
+                return f"the number of arrivals that {barrier_name(key)} is initialised for is not known"
+    return incomplete(report)
 
 
 def has_unknown_code(analysis: FunctionAnalysis) -> bool:

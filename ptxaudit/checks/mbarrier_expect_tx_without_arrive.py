@@ -11,13 +11,14 @@ from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
 from ptxaudit.checks._executions import (
     certainty,
-    counted_arrivals,
     has_unknown_code,
+    lacking_arrivals,
     sound_executions,
     starved,
     steps_of,
+    undecided,
 )
-from ptxaudit.checks._order import barrier_name, has, incomplete
+from ptxaudit.checks._order import barrier_name, has
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.describe import operand_text
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
@@ -31,14 +32,14 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     unique: dict[int, Violation] = {}
     for violation in (*_in_executions(report), *_nobody_arrives(analysis)):
         unique.setdefault(violation.primary.index, violation)
-    return Outcome.of(list(unique.values()), incomplete(report))
+    return Outcome.of(list(unique.values()), undecided(report))
 
 
 def _in_executions(report: OrderReport) -> Iterator[Violation]:
     for execution in sound_executions(report):
         for stuck, key in starved(execution):
             expects = _expects(execution, key, stuck.phase)
-            lacking = _lacking(execution, key, stuck.phase)
+            lacking = lacking_arrivals(execution, key, stuck.phase) or 0
             if expects and 0 < lacking <= sum(step.lanes.bit_count() for step in expects):
                 yield _violation(report, execution, stuck, expects[0], lacking)
 
@@ -49,12 +50,6 @@ def _expects(execution: Execution, key: BarrierKey, phase: int) -> list[Step]:
         for step in steps_of(execution)
         if isinstance(step.event, ev.MbarrierExpect) and (step.key, step.phase) == (key, phase)
     ]
-
-
-def _lacking(execution: Execution, key: BarrierKey, phase: int) -> int:
-    """Arrivals that a phase still needs; none where the count is not known."""
-    expected = execution.barrier_counts.get(key)
-    return 0 if expected is None else expected - counted_arrivals(execution, key, phase)
 
 
 def _violation(

@@ -1,0 +1,88 @@
+"""A phase of an mbarrier gets more arrivals than it was initialised for, or some but for ever too few."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport, order_of
+from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
+from ptxaudit.checks._executions import (
+    arrivals,
+    certainty,
+    lacking_arrivals,
+    sound_executions,
+    starved,
+    steps_of,
+    undecided,
+)
+from ptxaudit.checks._order import barrier_name, has
+from ptxaudit.ir import events as ev
+from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """The counts of every phase in the explored executions."""
+    if not has(analysis, ev.MbarrierArrive) or not analysis.function.is_entry:
+        return Outcome.not_applicable()
+    report = order_of(analysis)
+    unique: dict[int, Violation] = {}
+    for execution in sound_executions(report):
+        for violation in (*_too_many(report, execution), *_too_few(report, execution)):
+            unique.setdefault(violation.primary.index, violation)
+    return Outcome.of(list(unique.values()), undecided(report))
+
+
+def _too_many(report: OrderReport, execution: Execution) -> Iterator[Violation]:
+    """Arrivals of one instruction of one warp that are more than the whole phase needs.
+
+    Other sums depend on the order of the warps, in which a phase may complete in between.
+    """
+    for step in steps_of(execution):
+        if not isinstance(step.event, ev.MbarrierArrive) or step.key is None or step.may:
+            continue
+        expected = execution.barrier_counts.get(step.key)
+        counted = step.event.source is not ev.ArriveSource.CP_ASYNC or step.event.no_increment
+        if expected is not None and counted and step.count > expected and not step.event.drop:
+            mismatch = f"{step.count} arrivals come from one warp, and the phase needs {expected}"
+            yield _violation(report, execution, step, step.key, mismatch)
+
+
+def _too_few(report: OrderReport, execution: Execution) -> Iterator[Violation]:
+    for stuck, key in starved(execution):
+        came = arrivals(execution, key, stuck.phase)
+        lacking = lacking_arrivals(execution, key, stuck.phase)
+        expects = any(
+            isinstance(step.event, ev.MbarrierExpect) and (step.key, step.phase) == (key, stuck.phase)
+            for step in steps_of(execution)
+        )
+        if came and lacking is not None and lacking > 0 and not expects:
+            number = sum(step.count for step in came)
+            mismatch = f"phase {stuck.phase} gets {number} arrivals and needs {number + lacking}"
+            yield _violation(
+                report, execution, came[-1], key, mismatch, (Related(stuck.instruction, "waits"),)
+            )
+
+
+def _violation(
+    report: OrderReport,
+    execution: Execution,
+    step: Step,
+    key: BarrierKey,
+    mismatch: str,
+    related: tuple[Related, ...] = (),
+) -> Violation:
+    inits = {
+        other.instruction.index: other.instruction
+        for other in steps_of(execution)
+        if isinstance(other.event, ev.MbarrierInit) and other.key == key
+    }
+    lanes = Counter(other.warp for other in steps_of(execution) if other.instruction is step.instruction)
+    severity = certainty(report, execution) if not execution.possible or related else None
+    return Violation(
+        step.instruction,
+        {"barrier": barrier_name(key), "mismatch": mismatch},
+        (*related, *(Related(init, "states the count") for init in inits.values())),
+        (f"{len(lanes)} warps execute the instruction.",),
+        severity=severity or (None if execution.possible else Severity.WARNING),
+        assumptions=tuple(report.assumptions),
+    )

@@ -1,0 +1,109 @@
+"""The bytes that a phase of an mbarrier expects are not those that the copies deliver.
+
+Such a phase has all its arrivals and is waited for ever: only its transaction count can be left.
+"""
+
+from collections.abc import Iterator
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport, order_of
+from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
+from ptxaudit.checks._executions import (
+    certainty,
+    lacking_arrivals,
+    sound_executions,
+    starved,
+    steps_of,
+    undecided,
+)
+from ptxaudit.checks._order import barrier_name, has
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.operands import Immediate
+from ptxaudit.rules.model import Outcome, Related, Violation
+
+
+def check(analysis: FunctionAnalysis) -> Outcome:
+    """Phases that have their arrivals and lack, or have too many, bytes."""
+    if not _expects_bytes(analysis) or not analysis.function.is_entry:
+        return Outcome.not_applicable()
+    report = order_of(analysis)
+    unique: dict[int, Violation] = {}
+    for execution in sound_executions(report):
+        for violation in (*_violations(report, execution), *_left_over(report, execution)):
+            unique.setdefault(violation.primary.index, violation)
+    return Outcome.of(list(unique.values()), undecided(report))
+
+
+def _expects_bytes(analysis: FunctionAnalysis) -> bool:
+    arrives = analysis.occurrences(ev.MbarrierArrive)
+    return has(analysis, ev.MbarrierExpect) or any(event.expect_bytes is not None for _, event in arrives)
+
+
+def _violations(report: OrderReport, execution: Execution) -> Iterator[Violation]:
+    for stuck, key in starved(execution):
+        expects = [step for step in steps_of(execution) if _expectation(step, key, stuck.phase) is not None]
+        lacking = lacking_arrivals(execution, key, stuck.phase)
+        deliveries = [
+            entry
+            for entry in execution.entries
+            if isinstance(entry, Delivery) and (entry.key, entry.phase) == (key, stuck.phase)
+        ]
+        if (
+            not expects
+            or lacking is None
+            or lacking > 0
+            or any(d.operation.bytes is None for d in deliveries)
+        ):
+            continue
+        delivered = sum(delivery.operation.bytes or 0 for delivery in deliveries)
+        yield Violation(
+            expects[0].instruction,
+            {
+                "barrier": barrier_name(key),
+                "mismatch": f"{_expected(expects, key, stuck.phase)}, and {delivered} are delivered",
+            },
+            (Related(stuck.instruction, f"waits for phase {stuck.phase} for ever"),),
+            (f"{len(deliveries)} copies complete on this phase, and all its arrivals have come.",),
+            severity=certainty(report, execution),
+            assumptions=tuple(report.assumptions),
+        )
+
+
+def _left_over(report: OrderReport, execution: Execution) -> Iterator[Violation]:
+    """Copies whose bytes nobody expects: the phase before has completed without them."""
+    if not execution.complete or any(step.unresolved is not None for step in steps_of(execution)):
+        return
+    for delivery in execution.entries:
+        if not isinstance(delivery, Delivery) or delivery.operation.bytes is None or delivery.phase == 0:
+            continue
+        key, phase = delivery.key, delivery.phase
+        steps = list(steps_of(execution))
+        before = [step for step in steps if _expectation(step, key, phase - 1) is not None]
+        if before and not any(_expectation(step, key, phase) is not None for step in steps):
+            mismatch = f"a copy of {delivery.operation.bytes} bytes comes after the phase it was meant for"
+            yield Violation(
+                before[0].instruction,
+                {"barrier": barrier_name(key), "mismatch": mismatch},
+                evidence=(f"Nothing expects bytes in phase {phase}.",),
+                severity=certainty(report, execution),
+                assumptions=tuple(report.assumptions),
+            )
+            return
+
+
+def _expectation(step: Step, key: BarrierKey, phase: int) -> object | None:
+    if (step.key, step.phase) != (key, phase):
+        return None
+    if isinstance(step.event, ev.MbarrierExpect):
+        return step.event.bytes
+    return step.event.expect_bytes if isinstance(step.event, ev.MbarrierArrive) else None
+
+
+def _expected(expects: list[Step], key: BarrierKey, phase: int) -> str:
+    total = 0
+    for step in expects:
+        amount = _expectation(step, key, phase)
+        if not isinstance(amount, Immediate) or not isinstance(amount.value, int):
+            return "other bytes are expected"
+        total += amount.value * step.lanes.bit_count()
+    return f"{total} bytes are expected"
