@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
-from ptxaudit.checks._order import outcome, place, role_of, violation
+from ptxaudit.analysis.order.races import Link
+from ptxaudit.checks._order import outcome, place, races_of, role_of, violation
 from ptxaudit.checks.tmem_dealloc_before_join import frees, is_deallocation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
@@ -20,7 +21,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
-    for race in report.races:
+    # What has happened in time is over, whether or not its effects are visible to the CTA that frees.
+    for race in races_of(report, Link.NONE, Link.IN_FLIGHT):
         if not is_deallocation(race) or race.first.agent.cta == race.second.agent.cta:
             continue
         freeing, using = race.second.step, race.first.step
