@@ -38,10 +38,16 @@ class Reading:
     `cumulative_phases`: a wait also observes the arrivals of phases before the one that it waits for.
     `read_before_write_needs_proxy_fence`: a generic read before an asynchronous write of the location (or
     the reverse) counts as ordered only with a proxy fence, not by base causality alone.
+    `copies_complete_at_target`: the complete-tx of a `cp.async.bulk` is an operation of the CTA of its
+    mbarrier, not of the thread that issued the copy, so a wait at CTA scope there synchronizes with it.
+    `asynchronous_carries`: who observes the completion of an asynchronous operation comes after all that
+    came before its issue, not only after its accesses.
     """
 
     cumulative_phases: bool = False
     read_before_write_needs_proxy_fence: bool = False
+    copies_complete_at_target: bool = False
+    asynchronous_carries: bool = False
 
 
 @dataclass(slots=True)
@@ -114,8 +120,9 @@ class _Groups:
 class _Lowering:
     """Builds the skeleton, one instruction after the other."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, reading: Reading) -> None:
         self.program = program
+        self.reading = reading
         self.skeleton = Skeleton()
         self.homes = {place.name: place.cta for place in (*program.locations, *program.mbarriers)}
         self.mbarriers = frozenset(place.name for place in program.mbarriers)
@@ -233,7 +240,7 @@ class _Lowering:
                 if mbarrier is None:
                     self.bulk.open.append(copy)
                 else:
-                    self._complete(copy, mbarrier, complete=op.BYTES)
+                    self._complete(copy, mbarrier, op.BYTES, bulk=True)
             case op.CpAsync(source, target):
                 self.copies.open.append(self._async(source, target, "generic"))
             case op.CpAsyncMbarrierArrive(name):
@@ -243,7 +250,7 @@ class _Lowering:
                 self.skeleton.fixed.extend((copy.done, event) for copy in copies)
                 self._agent(name, Operation(event, arrive=1), issue)
             case op.StoreAsync(target, mbarrier):
-                self._complete(self._async(None, target, "generic"), mbarrier, complete=op.BYTES)
+                self._complete(self._async(None, target, "generic"), mbarrier, op.BYTES, bulk=False)
             case op.Wgmma(sources):
                 self.wgmma.open.extend(self._async(source, None, ASYNC) for source in sources)
 
@@ -303,6 +310,8 @@ class _Lowering:
                 implicit = self._event(fence, self.id)
                 skeleton.fixed.append((leave, implicit))
                 leave = implicit
+            if self.reading.asynchronous_carries:
+                skeleton.fixed.append((issue, leave))
             nodes.append(leave)
         done = nodes[-1]
         if len(nodes) > 1:
@@ -313,8 +322,11 @@ class _Lowering:
     def _signal(self, name: str, scope: Scope) -> int:
         return self._event(self._strong("release", scope, Kind.SIGNAL, name), self.id)
 
-    def _complete(self, copy: _Copy, name: str, complete: int) -> None:
+    def _complete(self, copy: _Copy, name: str, complete: int, bulk: bool) -> None:
         event = self._signal(name, Scope.CLUSTER)
+        if bulk and self.reading.copies_complete_at_target:
+            place = Place(0, 0, self.homes[name] or 0)
+            self.skeleton.events[event] = replace(self.skeleton.events[event], place=place)
         self.skeleton.fixed.append((copy.done, event))
         self._agent(name, Operation(event, complete=complete), copy.issue)
 
@@ -325,9 +337,9 @@ class _Lowering:
         self.skeleton.after[operation.event] = {o.event for o in self.own[name]}
 
 
-def lower(program: Program) -> Skeleton:
+def lower(program: Program, reading: Reading | None = None) -> Skeleton:
     """The events and choices of a program that `program.validate` accepts."""
-    return _Lowering(program).run()
+    return _Lowering(program, reading or Reading()).run()
 
 
 def conflicts(skeleton: Skeleton) -> Iterator[tuple[int, int]]:

@@ -76,7 +76,7 @@ def candidates(program: Program, reading: Reading = DEFAULT) -> Iterator[Candida
     counts = lower(program).counts
     for stops in [whole, *sorted(schedules(program).stuck)]:
         running = frozenset(i for i, stop in enumerate(stops) if stop < whole[i])
-        skeleton = lower(_cut(program, stops))
+        skeleton = lower(_cut(program, stops), reading)
         skeleton.counts = counts
         yield from _candidates(skeleton, running, reading)
 
@@ -246,14 +246,15 @@ def _coherent(assignment: Assignment, order: Causality) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _all(program: Program, reading: Reading) -> tuple[Candidate, ...]:
+def all_candidates(program: Program, reading: Reading = DEFAULT) -> tuple[Candidate, ...]:
+    """All of `candidates`, kept for the last programs asked about."""
     return tuple(candidates(program, reading))
 
 
 def races(program: Program, reading: Reading = DEFAULT) -> set[tuple[EventId, EventId]]:
     """All pairs of instructions that race in some consistent execution, the smaller one first."""
     found: set[tuple[EventId, EventId]] = set()
-    for candidate in _all(program, reading):
+    for candidate in all_candidates(program, reading):
         skeleton = candidate.skeleton
         for x, y in conflicts(skeleton):
             if rel.has(candidate.order.strong, x, y) and skeleton.events[x].strong:
@@ -289,7 +290,7 @@ def ordered(program: Program, first: EventId, second: EventId, reading: Reading 
     Where they access a common location, these accesses must be ordered by causality; otherwise all events
     of the first must precede all events of the second in base causality order.
     """
-    for candidate in _all(program, reading):
+    for candidate in all_candidates(program, reading):
         skeleton = candidate.skeleton
         ones = [i for i, owner in enumerate(skeleton.owner) if owner == first]
         others = [i for i, owner in enumerate(skeleton.owner) if owner == second]

@@ -61,8 +61,7 @@ class _Writer:
         self.text = HEADER.splitlines()
         self._line(".visible .entry oracle_program(.param .u64 memory)")
         self._line(f".reqntid {self.width * max(roles)}, 1, 1")
-        if program.ctas > 1:
-            self._line(f".reqnctapercluster {program.ctas}, 1, 1")
+        self._line(f".reqnctapercluster {program.ctas}, 1, 1")
         self._line("{")
         self._declare()
         self._dispatch()

@@ -16,7 +16,8 @@ Property, for each of the clocks of an agent at a step:
    their side, ``sync_restrict`` fences order only the shared window.
 3. ``proxied``: causality order of generic-proxy accesses up to a proxy fence that their own thread
    executed afterwards (8.6), so an async-proxy access ordered after it sees them. ``weakly_proxied`` is
-   the same for a proxy fence that any thread executed after learning of them.
+   the same for a proxy fence that any thread executed after learning of them. ``outer_proxied`` and
+   ``weakly_outer_proxied``: the same outside of shared memory, for fences not limited to it.
 
 Direction: forward, one pass. Join: componentwise maximum. Known limits: ``fence.sc`` order and atomics
 on global memory give no edge; a CTA barrier is taken to order all threads that take part.
@@ -44,8 +45,8 @@ from ptxaudit.ir import events as ev
 
 Clock = NDArray[np.int32]
 
-TIME, SHARED, OUTER, PROXIED, WEAKLY_PROXIED = range(5)
-_KINDS = 5
+TIME, SHARED, OUTER, PROXIED, WEAKLY_PROXIED, OUTER_PROXIED, WEAKLY_OUTER_PROXIED = range(7)
+_KINDS = 7
 
 
 @dataclass(slots=True)
@@ -370,6 +371,8 @@ class ClockWalk:
                 self._observe_flag(step, agent, contribution, event)
         elif event.writes:
             clocks, scope = self._release(agent, event.semantics, event.scope or ev.Scope.GPU)
+            if not event.semantics.releases and agent.released is not None:
+                clocks[TIME] = agent.released[TIME]
             self._flags.contributions[place].append(Contribution(agent.cta, scope, clocks, [step], True))
 
     def _observe_flag(self, step: Step, agent: Agent, contribution: Contribution, event: ev.Access) -> None:
@@ -541,7 +544,8 @@ class ClockWalk:
         clocks = self._carried(agent, issued)
         for issuer in agents:
             component = self._component(("copy", issuer.component, entry.key))
-            clocks[:, component] = entry.phase + 1
+            # Completion is an implicit proxy fence for what went through the async proxy only.
+            clocks[: PROXIED if operation.generic_proxy else _KINDS, component] = entry.phase + 1
             record.need(component, entry.phase + 1)
         steps = self._payloads.get(operation.number, [])
         contribution = Contribution(agent.cta, ev.Scope.CLUSTER, clocks, list(steps), operation.generic_proxy)
@@ -673,9 +677,10 @@ class ClockWalk:
             if event.sync_restrict is None:
                 _join(agent, contribution.clocks)
                 continue
-            before = agent.clocks[OUTER].copy()
+            outside = [OUTER, OUTER_PROXIED, WEAKLY_OUTER_PROXIED]
+            before = agent.clocks[outside]
             _join(agent, contribution.clocks)
-            agent.clocks[OUTER] = before
+            agent.clocks[outside] = before
             kept.append((wait, contribution))
             self._fail(agent, "fence-too-narrow", wait, contribution, step)
         agent.observed = kept
@@ -688,10 +693,11 @@ class ClockWalk:
             component = self._components.get((name, agent.component))
             if component is not None:
                 own.append(component)
-        for component in own:
-            known = agent.clocks[SHARED, component]
-            agent.clocks[PROXIED, component] = max(agent.clocks[PROXIED, component], known)
-        np.maximum(agent.clocks[WEAKLY_PROXIED], agent.clocks[SHARED], out=agent.clocks[WEAKLY_PROXIED])
+        for ordered_by, proxied, weakly in _fenced_rows(step.event):
+            for component in own:
+                known = agent.clocks[ordered_by, component]
+                agent.clocks[proxied, component] = max(agent.clocks[proxied, component], known)
+            np.maximum(agent.clocks[weakly], agent.clocks[ordered_by], out=agent.clocks[weakly])
 
     # Tensor memory -----------------------------------------------------------------------------------
 
@@ -720,6 +726,17 @@ _COLLECTIVE_OPCODES = ("LDSM", "STSM", "LDTM", "STTM", "UTCATOMSWS")
 def _is_collective(step: Step) -> bool:
     opcode = step.instruction.opcode
     return ".aligned" in opcode or opcode.startswith(_COLLECTIVE_OPCODES)
+
+
+def _fenced_rows(event: ev.Event) -> list[tuple[int, int, int]]:
+    """The clocks that a proxy fence concerns, by the state space it is limited to (PTX ISA 9.7.13)."""
+    assert isinstance(event, ev.Fence)
+    rows: list[tuple[int, int, int]] = []
+    if event.space is not ev.StateSpace.GLOBAL:
+        rows.append((SHARED, PROXIED, WEAKLY_PROXIED))
+    if event.space in (None, ev.StateSpace.GLOBAL) and event.sync_restrict is None:
+        rows.append((OUTER, OUTER_PROXIED, WEAKLY_OUTER_PROXIED))
+    return rows
 
 
 def _of_lanes(footprint: Footprint | None, lanes: int, parts: int) -> Footprint | None:
@@ -799,9 +816,11 @@ def _contribute(
 
 __all__ = [
     "OUTER",
+    "OUTER_PROXIED",
     "PROXIED",
     "SHARED",
     "TIME",
+    "WEAKLY_OUTER_PROXIED",
     "WEAKLY_PROXIED",
     "Agent",
     "AsyncOperation",

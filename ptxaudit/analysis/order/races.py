@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 from ptxaudit.analysis.order.clocks import (
     OUTER,
+    OUTER_PROXIED,
     PROXIED,
     SHARED,
     TIME,
+    WEAKLY_OUTER_PROXIED,
     WEAKLY_PROXIED,
     Agent,
     ClockWalk,
@@ -214,10 +216,9 @@ class RaceFinder:
         if _program_place(first) > _program_place(second) and _both_plain(earlier, later):
             first, second = second, first
         key = (first.instruction.index, second.instruction.index)
-        same = first is second or earlier.component == later.component
+        alike = earlier.component == later.component and not _unordered_copies(earlier, later)
+        same = first is second or alike
         if same or key in self.races or _morally_strong(earlier, later):
-            return
-        if _allocates_or_frees(earlier, later):
             return
         if _allocates_or_frees(earlier, later):
             return
@@ -341,9 +342,11 @@ def _missing_proxy(earlier: Moment, later: Moment) -> Link | None:
     if not _writes(earlier.step):
         return None
     clocks = later.agent.clocks
-    if ordered(clocks, PROXIED, earlier.component, earlier.index):
+    outside = later.footprint.memory[0].startswith("global")
+    if ordered(clocks, OUTER_PROXIED if outside else PROXIED, earlier.component, earlier.index):
         return None
-    if ordered(clocks, WEAKLY_PROXIED, earlier.component, earlier.index):
+    weakly = WEAKLY_OUTER_PROXIED if outside else WEAKLY_PROXIED
+    if ordered(clocks, weakly, earlier.component, earlier.index):
         return Link.PROXY_BY_OTHER
     return Link.PROXY
 
@@ -387,6 +390,14 @@ def _is_strong(step: Step, widest: ev.Scope) -> bool:
         return False
     strong = event.semantics is not ev.Semantics.WEAK or event.kind is ev.AccessKind.UPDATE
     return strong and (event.scope is None or event.scope >= widest)
+
+
+def _unordered_copies(earlier: Moment, later: Moment) -> bool:
+    """Whether both are copies that one thread issues, which nothing orders among themselves (8.9.1.1)."""
+    groups = (ev.Completion.ASYNC_GROUP, ev.Completion.BULK_GROUP, ev.Completion.MBARRIER)
+    events = earlier.step.event, later.step.event
+    copies = all(isinstance(event, ev.Access) and event.completion in groups for event in events)
+    return copies and earlier.footprint.certain and later.footprint.certain
 
 
 def _program_place(step: Step) -> tuple[int, int]:
