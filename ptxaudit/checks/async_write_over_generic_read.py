@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.order.races import Link
 from ptxaudit.checks._order import outcome, place, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Severity, Violation
@@ -21,6 +22,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
-    for race in report.overwritten_reads:
+    for race in report.unfenced:
+        if race.link is not Link.READ_PROXY:
+            continue
         details = {"read": place(race.first.step.instruction)}
         yield violation(report, race, race.second.step.instruction, details, severity=Severity.NOTE)

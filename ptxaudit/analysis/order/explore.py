@@ -54,7 +54,7 @@ class OrderReport:
     executions: list[Execution] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     aliases: list[Alias] = field(default_factory=list)
-    overwritten_reads: list[Race] = field(default_factory=list)
+    unfenced: list[Race] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     reason: str | None = None
@@ -386,11 +386,11 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
             report.races.append(race)
         elif report.races[number].doubtful and not doubtful:
             report.races[number] = race
-    reads = {_pair(race) for race in report.overwritten_reads}
-    for race in finder.overwritten_reads.values():
+    reads = {_pair(race) for race in report.unfenced}
+    for race in finder.unfenced.values():
         race.doubtful = doubtful
         if _pair(race) not in reads:
-            report.overwritten_reads.append(race)
+            report.unfenced.append(race)
     _add_gaps(report, finder, doubtful)
     if finder.walk.uncertain_flag is not None and not report.unresolved:
         report.unresolved = _resting_on_flags(execution, finder)

@@ -32,6 +32,7 @@ from ptxaudit.analysis.order.clocks import (
 )
 from ptxaudit.analysis.order.footprints import LEAST_COPY
 from ptxaudit.analysis.order.gaps import GapFinder
+from ptxaudit.analysis.order.tensor_fences import TensorFences
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev
 
@@ -46,6 +47,7 @@ class Link(StrEnum):
     PROXY = "no proxy fence"
     PROXY_BY_OTHER = "a proxy fence by another thread than the writer"
     READ_PROXY = "no proxy fence after the generic read"
+    TENSOR_FENCE = "a CTA barrier without the tcgen05 fences"
 
 
 @dataclass(slots=True)
@@ -133,14 +135,15 @@ class RaceFinder:
         self.execution = execution
         self.races: dict[Hashable, Race] = {}
         self.aliases: dict[Hashable, Alias] = {}
-        self.overwritten_reads: dict[Hashable, Race] = {}
+        self.unfenced: dict[Hashable, Race] = {}
         self.unresolved: dict[str, Step] = {}
         self._logs: dict[tuple[str, int], _Log] = {}
         self._releases: dict[int, list[tuple[int, Step]]] = {}
         self._copies = _copy_bases(execution)
         self.walk = ClockWalk(execution, self._access, self._phase, only_certain_flags)
         self.gaps = GapFinder(execution, self.walk)
-        self.walk.on_step = self.gaps.step
+        self._tensor_fences = TensorFences(self.walk.agents_of_warp)
+        self.walk.on_step = self._step
 
     def run(self) -> "RaceFinder":
         """Walk the execution."""
@@ -159,6 +162,10 @@ class RaceFinder:
         """
         fences = self.walk.proxy_fences.get(race.first.agent.component, [])
         return any(index > race.first.issue_index for index, _ in fences)
+
+    def _step(self, step: Step, agents: list[Agent]) -> None:
+        self.gaps.step(step, agents)
+        self._tensor_fences.step(step, agents)
 
     # Phases ------------------------------------------------------------------------------------------
 
@@ -227,6 +234,7 @@ class RaceFinder:
         link = missing_link(earlier, later)
         if link is None:
             self._compare_read(key, earlier, later, footprint)
+            self._compare_fences(key, earlier, later, footprint)
             return
         other = _sized(earlier)
         if not _touches(other, footprint):
@@ -248,7 +256,7 @@ class RaceFinder:
 
     def _compare_read(self, key: Hashable, earlier: Moment, later: Moment, footprint: Footprint) -> None:
         """A generic-proxy read that an async-proxy write follows, in causality but through no proxy fence."""
-        if key in self.overwritten_reads or footprint.memory[0] != "shared" or _writes(earlier.step):
+        if key in self.unfenced or footprint.memory[0] != "shared" or _writes(earlier.step):
             return
         if _proxy(earlier.step) is not ev.Proxy.GENERIC or _proxy(later.step) is not ev.Proxy.ASYNC:
             return
@@ -259,7 +267,16 @@ class RaceFinder:
         if _touches(other, footprint):
             race = Race(earlier, later, Link.READ_PROXY, execution=self.execution)
             race.certain = other.certain and footprint.certain
-            self.overwritten_reads[key] = race
+            self.unfenced[key] = race
+
+    def _compare_fences(self, key: Hashable, earlier: Moment, later: Moment, footprint: Footprint) -> None:
+        """Two ordered tcgen05 accesses of different warps, without the fences that a CTA barrier asks for."""
+        if key in self.unfenced or footprint.memory[0] != "tmem":
+            return
+        if not all(isinstance(one.step.event, ev.Access) for one in (earlier, later)):
+            return
+        if self._tensor_fences.missing(earlier, later) and _touches(earlier.footprint, footprint):
+            self.unfenced[key] = Race(earlier, later, Link.TENSOR_FENCE, execution=self.execution)
 
     def _failed_link(self, earlier: Moment, agent: Agent) -> FailedLink | None:
         """The synchronisation that knew of the earlier access but did not make it visible.
@@ -415,20 +432,6 @@ def _replicated_store(first: Step, second: Step) -> bool:
     Compilers let every warp that holds a copy of a value store it; which copy comes last is no matter.
     """
     return first.instruction is second.instruction and not _reads(first) and not _reads(second)
-
-
-def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:
-    """Whether one of two tensor-memory operations allocates or frees, with no say in what the other does.
-
-    An allocation conflicts only with the other CTA of its pair freeing the columns, two of which do not.
-    """
-    kinds = {
-        one.step.event.action if isinstance(one.step.event, ev.TensorOperation) else None
-        for one in (earlier, later)
-    }
-    if kinds == {ev.TensorAction.ALLOCATE, ev.TensorAction.DEALLOCATE}:
-        return earlier.agent.cta == later.agent.cta
-    return ev.TensorAction.ALLOCATE in kinds or kinds == {ev.TensorAction.DEALLOCATE}
 
 
 def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:
