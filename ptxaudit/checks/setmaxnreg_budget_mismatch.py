@@ -114,10 +114,11 @@ def _exceeded(report: OrderReport, execution: Execution, pool: _Pool, step: Step
     if leaving:
         sentences.append(f"{len(leaving)} warps may leave before; whether that returns theirs is not known.")
     share = pool.free // len(blocked)
-    mismatch = f"asks for {_registers(step)} registers: {len(blocked)} warps that have {pool.held[step.warp]}"
+    waiting = "1 warp that has" if len(blocked) == 1 else f"{len(blocked)} warps that have"
+    mismatch = f"asks for {_registers(step)} registers, but for {waiting} {pool.held[step.warp]}"
     return Violation(
         step.instruction,
-        {"mismatch": f"{mismatch} wait, and the pool has {share} more for each"},
+        {"mismatch": f"{mismatch} the pool holds only {share} more each"},
         tuple(Related(one, "gives registers back") for one in _decreases(execution)),
         tuple(sentences),
         severity=Severity.WARNING if may_be_freed >= lacking or not execution.possible else None,
