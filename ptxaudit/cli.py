@@ -1,4 +1,8 @@
-"""The command line: the only module that prints, exits or knows click."""
+"""The command line: the only module that prints, exits or knows click.
+
+Each command loads what it needs when it runs: an audit of a small cubin should take no longer than the
+disassembler does, and loading everything (checks, report formats, terminal bars) takes as long again.
+"""
 
 import contextlib
 import os
@@ -7,26 +11,22 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ptxaudit import __version__
-from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.dump import DUMPERS, FORMATS, render_dump
+from ptxaudit.analysis.dump import DUMPERS, FORMATS
 from ptxaudit.arch import Architecture, parse_architecture
-from ptxaudit.engine.audit import AuditOptions, AuditRun, audit, worst_severity
-from ptxaudit.engine.inputs import InputSource, expand_inputs, load_module
-from ptxaudit.engine.launches import read_launches
-from ptxaudit.engine.registry import load_registry, require_rule, select_rules
+from ptxaudit.engine.inputs import InputSource, expand_inputs, load_module, started_early
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
-from ptxaudit.report import explain as explain_report
-from ptxaudit.report import github, html, json_report, junit, sarif, text
-from ptxaudit.report.write import write_report
 from ptxaudit.rules.model import AuditReport, Severity
-from ptxaudit.rules.pattern import Pattern, load_patterns
+
+if TYPE_CHECKING:
+    from ptxaudit.analysis.context import FunctionAnalysis
+    from ptxaudit.engine.audit import AuditRun
+    from ptxaudit.engine.registry import Registry
+    from ptxaudit.rules.pattern import Pattern
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
@@ -158,6 +158,31 @@ def audit_command(
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
     not be read (the others are audited).
     """
+    sources = expand_inputs(inputs)
+    with started_early(sources) as sources:
+        run, registry = _audit(sources, select, ignore, kernel, arch, jobs, launch_file, strict)
+    threshold = _FAIL_ON[fail_on]
+    places = {"json": json_file, "html": html_file, "sarif": sarif_file, "junit": junit_file}
+    _write_reports(places, run.report, registry, threshold)
+    _complain(run, show_traceback)
+    _say(_standard_output(run.report, output))
+    return _exit_code(run, threshold)
+
+
+def _audit(
+    sources: tuple[InputSource, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    kernel: str | None,
+    arch: str | None,
+    jobs: int,
+    launch_file: Path | None,
+    strict: bool,
+) -> "tuple[AuditRun, Registry]":
+    from ptxaudit.engine.audit import AuditOptions, audit
+    from ptxaudit.engine.launches import read_launches
+    from ptxaudit.engine.registry import load_registry, select_rules
+
     registry = load_registry()
     options = AuditOptions(
         rules=select_rules(registry, _split(select), _split(ignore)),
@@ -167,16 +192,8 @@ def audit_command(
         jobs=jobs,
         launches=() if launch_file is None else read_launches(launch_file),
     )
-    sources = expand_inputs(inputs)
     with _progress(len(sources)) as advance:
-        run = audit(sources, options, advance)
-    patterns = {rule.id: rule.pattern for rule in registry.values()}
-    threshold = _FAIL_ON[fail_on]
-    places = {"json": json_file, "html": html_file, "sarif": sarif_file, "junit": junit_file}
-    _write_reports(places, run.report, patterns, threshold)
-    _complain(run, show_traceback)
-    _say(_standard_output(run.report, output))
-    return _exit_code(run, threshold)
+        return audit(sources, options, advance), registry
 
 
 def _split(values: tuple[str, ...]) -> list[str]:
@@ -207,6 +224,9 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
     if total < 2 or not sys.stderr.isatty():
         yield lambda name: None
         return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn("auditing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("auditing", total=total)
@@ -216,21 +236,37 @@ def _progress(total: int) -> Iterator[Callable[[str], None]]:
 def _write_reports(
     places: dict[str, Path | None],
     report: AuditReport,
-    patterns: dict[str, Pattern],
+    registry: "Registry",
     threshold: Severity | None,
 ) -> None:
-    renderers: dict[str, Callable[[], str]] = {
-        "json": lambda: json_report.render(report),
-        "html": lambda: html.render(report, patterns),
-        "sarif": lambda: sarif.render(report, patterns),
-        "junit": lambda: junit.render(report, threshold),
-    }
     for name, path in places.items():
         if path is not None:
-            write_report(path, renderers[name]())
+            from ptxaudit.report.write import write_report
+
+            write_report(path, _rendered(name, report, registry, threshold))
 
 
-def _complain(run: AuditRun, show_traceback: bool) -> None:
+def _rendered(name: str, report: AuditReport, registry: "Registry", threshold: Severity | None) -> str:
+    """A report in one of the formats that go to files."""
+    if name == "json":
+        from ptxaudit.report import json_report
+
+        return json_report.render(report)
+    if name == "junit":
+        from ptxaudit.report import junit
+
+        return junit.render(report, threshold)
+    patterns: dict[str, Pattern] = {rule.id: rule.pattern for rule in registry.values()}
+    if name == "sarif":
+        from ptxaudit.report import sarif
+
+        return sarif.render(report, patterns)
+    from ptxaudit.report import html
+
+    return html.render(report, patterns)
+
+
+def _complain(run: "AuditRun", show_traceback: bool) -> None:
     """One line on standard error for each input that failed and each internal error."""
     faults = {error.message for error in run.internal_errors}
     for one in run.report.inputs:
@@ -244,15 +280,21 @@ def _complain(run: AuditRun, show_traceback: bool) -> None:
 
 def _standard_output(report: AuditReport, output: str) -> str:
     if output == "github":
+        from ptxaudit.report import github
+
         return github.render(report)
+    from ptxaudit.report import text
+
     return text.render(report, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
 
 
-def _exit_code(run: AuditRun, threshold: Severity | None) -> int:
+def _exit_code(run: "AuditRun", threshold: Severity | None) -> int:
     if run.internal_errors:
         return EXIT_INTERNAL
     if any(one.error is not None for one in run.report.inputs):
         return EXIT_INPUT
+    from ptxaudit.engine.audit import worst_severity
+
     worst = worst_severity(run.report)
     failing = worst is not None and threshold is not None and worst.rank >= threshold.rank
     return EXIT_FINDINGS if failing else EXIT_CLEAN
@@ -261,6 +303,9 @@ def _exit_code(run: AuditRun, threshold: Severity | None) -> int:
 @cli.command("rules")
 def rules_command() -> None:
     """List the rules."""
+    from ptxaudit.report import explain as explain_report
+    from ptxaudit.rules.pattern import load_patterns
+
     _say(explain_report.rule_table(load_patterns().values()))
 
 
@@ -268,6 +313,9 @@ def rules_command() -> None:
 @click.argument("rule")
 def explain_command(rule: str) -> None:
     """Explain one rule: what is wrong, why, the fix, its limits, an example of each kind."""
+    from ptxaudit.engine.registry import load_registry, require_rule
+    from ptxaudit.report import explain as explain_report
+
     _say(explain_report.explain(require_rule(load_registry(), rule).pattern))
 
 
@@ -278,6 +326,8 @@ def explain_command(rule: str) -> None:
 @_kernel_option
 def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> None:
     """Print what an analysis knows of each function of INPUT."""
+    from ptxaudit.analysis.dump import render_dump
+
     pattern = _regex(kernel)
     sources = expand_inputs([input])
     if len(sources) != 1:
@@ -285,7 +335,7 @@ def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> 
     _say(render_dump(analysis, output, _analyses(sources[0], pattern)))
 
 
-def _analyses(source: InputSource, kernel: re.Pattern[str] | None) -> list[FunctionAnalysis]:
+def _analyses(source: InputSource, kernel: re.Pattern[str] | None) -> "list[FunctionAnalysis]":
     try:
         _, module = load_module(source.name, source.read())
     except SyntaxFault as error:
@@ -298,4 +348,6 @@ def _analyses(source: InputSource, kernel: re.Pattern[str] | None) -> list[Funct
     ]
     if kernel is not None and not chosen:
         raise UsageError(f"found no function that matches --kernel {kernel.pattern}, expected at least one")
+    from ptxaudit.analysis.context import FunctionAnalysis
+
     return [FunctionAnalysis(function, module) for function in chosen]

@@ -14,7 +14,6 @@ import pytest
 from audit_support import KERNEL, run_cli, tiny_registry
 from jsonschema import Draft202012Validator
 
-from ptxaudit import cli
 from ptxaudit.report.json_report import load_schema
 
 Run = Callable[..., int]
@@ -25,7 +24,7 @@ TINY = ("--select", "tiny-rule", "--fail-on", "warning")
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command line on the three tiny rules, in a directory with ``kernel.ptx``."""
     registry = tiny_registry(tmp_path / "patterns")
-    monkeypatch.setattr(cli, "load_registry", lambda: registry)
+    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
     monkeypatch.chdir(tmp_path)
     Path("kernel.ptx").write_text(KERNEL)
     Path("quiet.ptx").write_text(KERNEL.replace("bar.sync 0;", ""))
@@ -302,7 +301,7 @@ def test_interrupt_is_one_line(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "audit", interrupted)
+    monkeypatch.setattr("ptxaudit.engine.audit.audit", interrupted)
     assert run("audit", "kernel.ptx") == 130
     assert capfd.readouterr().err.strip() == "ptxaudit: interrupted"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from audit_support import KERNEL, run_cli, tiny_registry
 
-from ptxaudit import __version__, cli
+from ptxaudit import __version__
 
 GOLDEN = Path(__file__).parent / "golden" / "report.json"
 
 
 def test_json_report_is_the_golden_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = tiny_registry(tmp_path / "patterns")
-    monkeypatch.setattr(cli, "load_registry", lambda: registry)
+    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
     monkeypatch.chdir(tmp_path)
     Path("kernel.ptx").write_text(KERNEL)
     arguments = ("kernel.ptx", "missing.ptx", "--ignore", "tiny-fault", "--json", "out.json")

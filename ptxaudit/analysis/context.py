@@ -9,8 +9,6 @@ from ptxaudit.ir.events import Event
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.launch import Launch
-from ptxaudit.isa.ptx.events import events as ptx_events
-from ptxaudit.isa.sass.events import function_events as sass_events
 
 E = TypeVar("E")
 
@@ -32,6 +30,10 @@ class FunctionAnalysis:
         result: E = self._memo[name]
         return result
 
+    def known(self, name: str) -> Any:
+        """The result of a further analysis if it was asked for, else ``None``."""
+        return self._memo.get(name)
+
     @cached_property
     def graph(self) -> ControlFlowGraph:
         """Control-flow relations."""
@@ -40,8 +42,13 @@ class FunctionAnalysis:
     @cached_property
     def events(self) -> tuple[tuple[Event, ...], ...]:
         """The events of each instruction, by instruction index."""
+        # The tables of the language that is at hand, and not of the other.
         if self.function.language is Language.SASS:
+            from ptxaudit.isa.sass.events import function_events as sass_events
+
             return sass_events(self.function)
+        from ptxaudit.isa.ptx.events import events as ptx_events
+
         architecture = self.function.architecture
         return tuple(ptx_events(instruction, architecture) for instruction in self.function.instructions)
 

@@ -6,18 +6,18 @@ To add an analysis, add its dumper to :data:`DUMPERS`; where it has a structured
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.group_dump import dump_groups
-from ptxaudit.analysis.order.explore import order_of
-from ptxaudit.analysis.order.roles import roles_of
 from ptxaudit.errors import UsageError
-from ptxaudit.ir.describe import describe
 from ptxaudit.ir.function import BasicBlock, Language
 
+if TYPE_CHECKING:
+    from ptxaudit.analysis.context import FunctionAnalysis
 
-def dump_cfg(analysis: FunctionAnalysis) -> str:
+# Each dumper loads its own analysis, so that the command line can name them all without loading any.
+
+
+def dump_cfg(analysis: "FunctionAnalysis") -> str:
     """Blocks with their range and successors; loops are marked at their header."""
     headers = {loop.header: loop for loop in analysis.graph.loops}
     lines = []
@@ -29,8 +29,10 @@ def dump_cfg(analysis: FunctionAnalysis) -> str:
     return "\n".join(lines)
 
 
-def dump_events(analysis: FunctionAnalysis) -> str:
+def dump_events(analysis: "FunctionAnalysis") -> str:
     """Each instruction with its place and the events it gives."""
+    from ptxaudit.ir.describe import describe
+
     lines = []
     for instruction in analysis.function.instructions:
         lines.append(f"{_position(analysis, instruction.index)}  {_one_line(instruction.text)}")
@@ -38,8 +40,11 @@ def dump_events(analysis: FunctionAnalysis) -> str:
     return "\n".join(lines)
 
 
-def dump_roles(analysis: FunctionAnalysis) -> str:
+def dump_roles(analysis: "FunctionAnalysis") -> str:
     """The warps that act alike, what they do, and what that rests on."""
+    from ptxaudit.analysis.order.explore import order_of
+    from ptxaudit.analysis.order.roles import roles_of
+
     report = order_of(analysis)
     lines = []
     if report.shape is not None:
@@ -53,8 +58,17 @@ def dump_roles(analysis: FunctionAnalysis) -> str:
     return "\n".join(lines)
 
 
-def dump_order(analysis: FunctionAnalysis) -> str:
+def dump_groups(analysis: "FunctionAnalysis") -> str:
+    """The commit groups of asynchronous operations and what waits for them."""
+    from ptxaudit.analysis import group_dump
+
+    return group_dump.dump_groups(analysis)
+
+
+def dump_order(analysis: "FunctionAnalysis") -> str:
     """The executions that the order engine looked at, and the unordered pairs it found."""
+    from ptxaudit.analysis.order.explore import order_of
+
     report = order_of(analysis)
     lines = []
     for number, execution in enumerate(report.executions):
@@ -73,7 +87,7 @@ def dump_order(analysis: FunctionAnalysis) -> str:
     return "\n".join(lines)
 
 
-def cfg_document(analysis: FunctionAnalysis) -> dict[str, Any]:
+def cfg_document(analysis: "FunctionAnalysis") -> dict[str, Any]:
     """The blocks as plain data: ``start`` inclusive and ``end`` exclusive, byte offsets or lines."""
     return {
         "blocks": [
@@ -88,8 +102,10 @@ def cfg_document(analysis: FunctionAnalysis) -> dict[str, Any]:
     }
 
 
-def events_document(analysis: FunctionAnalysis) -> dict[str, Any]:
+def events_document(analysis: "FunctionAnalysis") -> dict[str, Any]:
     """Every instruction with its place and events, as plain data."""
+    from ptxaudit.ir.describe import describe
+
     return {
         "instructions": [
             {
@@ -102,7 +118,7 @@ def events_document(analysis: FunctionAnalysis) -> dict[str, Any]:
     }
 
 
-def cfg_dot(analysis: FunctionAnalysis) -> str:
+def cfg_dot(analysis: "FunctionAnalysis") -> str:
     """The graph as a DOT subgraph."""
     prefix = json.dumps(analysis.function.name)[1:-1]
     lines = [f'subgraph "cluster_{prefix}" {{', f'label="{prefix}";']
@@ -114,21 +130,21 @@ def cfg_dot(analysis: FunctionAnalysis) -> str:
     return "\n".join([*lines, "}"])
 
 
-DUMPERS: dict[str, Callable[[FunctionAnalysis], str]] = {
+DUMPERS: "dict[str, Callable[[FunctionAnalysis], str]]" = {
     "cfg": dump_cfg,
     "events": dump_events,
     "groups": dump_groups,
     "order": dump_order,
     "roles": dump_roles,
 }
-STRUCTURED: dict[str, Callable[[FunctionAnalysis], dict[str, Any]]] = {
+STRUCTURED: "dict[str, Callable[[FunctionAnalysis], dict[str, Any]]]" = {
     "cfg": cfg_document,
     "events": events_document,
 }
 FORMATS = ("text", "json", "dot")
 
 
-def render_dump(name: str, output: str, analyses: Iterable[FunctionAnalysis]) -> str:
+def render_dump(name: str, output: str, analyses: "Iterable[FunctionAnalysis]") -> str:
     """The dump ``name`` of several functions as ``text``, ``json`` or ``dot`` (``cfg`` only).
 
     JSON is ``{"functions": [{"name", ...}]}``; an analysis without a structured form gives its text
@@ -144,24 +160,24 @@ def render_dump(name: str, output: str, analyses: Iterable[FunctionAnalysis]) ->
     return "\n\n".join(f"{one.function.demangled}:\n{DUMPERS[name](one)}" for one in analyses)
 
 
-def _structured(name: str, analysis: FunctionAnalysis) -> dict[str, Any]:
+def _structured(name: str, analysis: "FunctionAnalysis") -> dict[str, Any]:
     if name in STRUCTURED:
         return STRUCTURED[name](analysis)
     return {"lines": DUMPERS[name](analysis).splitlines()}
 
 
-def _span(analysis: FunctionAnalysis, block: BasicBlock) -> str:
+def _span(analysis: "FunctionAnalysis", block: BasicBlock) -> str:
     if analysis.function.language is Language.SASS:
         return f"{block.start_position:#06x}..{block.end_position:#06x}"
     return f"lines {block.start_position}..{block.end_position}"
 
 
-def _position_number(analysis: FunctionAnalysis, index: int) -> int | None:
+def _position_number(analysis: "FunctionAnalysis", index: int) -> int | None:
     location = analysis.function.instructions[index].location
     return location.line if location.offset is None else location.offset
 
 
-def _position(analysis: FunctionAnalysis, index: int) -> str:
+def _position(analysis: "FunctionAnalysis", index: int) -> str:
     location = analysis.function.instructions[index].location
     return f"{location.line or 0:>8}" if location.offset is None else f"  {location.offset:#06x}"
 

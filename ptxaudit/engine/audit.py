@@ -4,15 +4,12 @@ An input that cannot be read is recorded and the others go on. An exception insi
 ptxaudit: the rule's verdict on that function is then ``unknown`` and the run says so.
 """
 
-import multiprocessing
 import os
 import re
 import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 
 from ptxaudit import __version__
@@ -131,6 +128,11 @@ def _results(sources: tuple[InputSource, ...], options: AuditOptions) -> Iterato
 def _parallel_results(
     sources: tuple[InputSource, ...], options: AuditOptions, jobs: int, scratch: str
 ) -> Iterator[_InputResult]:
+    # Most audits are of one input: they do without these.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
     # A spawned worker inherits no thread and no signal handler of the command line.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
@@ -165,7 +167,7 @@ def _audit_input(source: InputSource, options: AuditOptions) -> _InputResult:
     data = b""
     try:
         data = source.read()
-        kind, module = load_module(source.name, data)
+        kind, module = load_module(source.name, data, source.started)
     except SyntaxFault as error:
         return _InputResult(_failed(source, data, str(error), (error.excerpt(),)))
     except PtxauditError as error:

@@ -1,16 +1,17 @@
 """From arguments to modules: expands directories, tells an input's kind by content, calls a front end."""
 
+import contextlib
 import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from ptxaudit.errors import BinaryFault, InputError, SyntaxFault
-from ptxaudit.frontends.ptx import load_ptx
-from ptxaudit.frontends.sass import load_cubin
+from ptxaudit.errors import BinaryFault, InputError, PtxauditError, SyntaxFault
+from ptxaudit.frontends.sass import load_cubin, start_disassembler
+from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Module
 from ptxaudit.source import SourceText
 
@@ -34,12 +35,16 @@ class InputKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InputSource:
-    """An input to read: a file, or standard input with its ``data`` already read."""
+    """An input to read: a file, or standard input with its ``data`` already read.
+
+    ``started`` is a disassembler that runs on it already.
+    """
 
     name: str
     path: Path | None
     data: bytes | None = None
     fault: str | None = None
+    started: ToolRun | None = None
 
     def read(self) -> bytes:
         """The bytes. Raises :class:`InputError` when there are none to be had."""
@@ -140,8 +145,32 @@ def _first_token(text: str) -> tuple[str, int]:
     return "", len(text)
 
 
-def load_module(name: str, data: bytes) -> tuple[InputKind, Module]:
-    """Read one input by the front end for its content. Raises :class:`InputError` in one line."""
+@contextlib.contextmanager
+def started_early(sources: tuple[InputSource, ...]) -> Iterator[tuple[InputSource, ...]]:
+    """The sources, a lone cubin with its disassembler running.
+
+    For a single cubin most of an audit's time is the disassembler's; it shares that with the loading of the
+    analyses when it starts first. What is wrong with the input is left for the audit to say.
+    """
+    run: ToolRun | None = None
+    if len(sources) == 1:
+        with contextlib.suppress(PtxauditError):
+            data = sources[0].read()
+            if sniff(data) is InputKind.CUBIN:
+                run = start_disassembler(data, sources[0].name)
+                sources = (replace(sources[0], data=data, started=run),)
+    if run is None:
+        yield sources
+        return
+    with run:
+        yield sources
+
+
+def load_module(name: str, data: bytes, started: ToolRun | None = None) -> tuple[InputKind, Module]:
+    """Read one input by the front end for its content, a cubin from its ``started`` disassembler if any.
+
+    Raises :class:`InputError` in one line.
+    """
     if not data.strip():
         raise InputError(f"{name}: found an empty file, expected PTX or a cubin")
     if data.startswith(_ELF_MAGIC):
@@ -150,9 +179,12 @@ def load_module(name: str, data: bytes) -> tuple[InputKind, Module]:
             raise BinaryFault(name, len(data), "the end of the file", "a whole ELF header")
         if machine != _EM_CUDA:
             raise BinaryFault(name, _MACHINE_OFFSET, f"ELF machine {machine}", f"a cubin's ({_EM_CUDA})")
-        return InputKind.CUBIN, load_cubin(data, name)
+        return InputKind.CUBIN, load_cubin(data, name, started)
     if data.startswith(_FATBIN_MAGIC):
         raise BinaryFault(name, 0, "a fatbin", "PTX or a cubin")
+    # An audit of cubins does without the PTX front end.
+    from ptxaudit.frontends.ptx import load_ptx
+
     return InputKind.PTX, load_ptx(_ptx_text(name, data))
 
 

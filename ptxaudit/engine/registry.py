@@ -2,13 +2,14 @@
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.errors import PatternError, UsageError
 from ptxaudit.rules.model import Outcome
-from ptxaudit.rules.pattern import Pattern, load_patterns
+from ptxaudit.rules.pattern import Pattern, load_shipped_pattern, pattern_files
 
 Check = Callable[[FunctionAnalysis], Outcome]
 
@@ -31,9 +32,35 @@ def check_module_name(rule_id: str) -> str:
     return f"ptxaudit.checks.{rule_id.replace('-', '_')}"
 
 
-def load_registry() -> dict[str, Rule]:
-    """All rules by id, in report order. Raises :class:`PatternError` for a pattern without a check."""
-    return {rule_id: Rule(pattern, _load_check(rule_id)) for rule_id, pattern in load_patterns().items()}
+class Registry(Mapping[str, Rule]):
+    """Rules by id, in report order; each is loaded when it is asked for.
+
+    Asking raises :class:`PatternError` for a pattern that is wrong or without a check.
+    """
+
+    def __init__(self, files: Mapping[str, Path]) -> None:
+        self._files = files
+        self._rules: dict[str, Rule] = {}
+
+    def __getitem__(self, rule_id: str) -> Rule:
+        if rule_id not in self._rules:
+            path = self._files[rule_id]
+            self._rules[rule_id] = Rule(load_shipped_pattern(path), _load_check(rule_id))
+        return self._rules[rule_id]
+
+    def __contains__(self, rule_id: object) -> bool:
+        return rule_id in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
+def load_registry() -> Registry:
+    """All rules of this installation."""
+    return Registry(pattern_files())
 
 
 def _load_check(rule_id: str) -> Check:
@@ -60,8 +87,8 @@ def select_rules(
     for rule_id in [*wanted, *sorted(unwanted)]:
         require_rule(registry, rule_id)
     chosen = tuple(
-        rule
-        for rule_id, rule in registry.items()
+        registry[rule_id]
+        for rule_id in registry
         if (not wanted or rule_id in wanted) and rule_id not in unwanted
     )
     if not chosen:

@@ -139,12 +139,28 @@ _SCHEMA = _table(
 )
 
 
-def load_pattern(path: Path) -> Pattern:
-    """The pattern in one file. Raises :class:`PatternError` naming the file and the key."""
+def load_shipped_pattern(path: Path) -> Pattern:
+    """A pattern of this installation, whose schema is held by the tests and so not checked again here.
+
+    Checking would take longer than auditing a small kernel. Where the file cannot be built from,
+    :class:`PatternError` names the key as :func:`load_pattern` does.
+    """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return _build(_read(path))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return load_pattern(path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise PatternError(f"{path}: {error}") from error
+
+
+def load_pattern(path: Path) -> Pattern:
+    """The pattern in one file. Raises :class:`PatternError` naming the file and the key."""
+    raw = _read(path)
     fault = schema_fault(_SCHEMA, raw)
     if fault is not None:
         raise PatternError(f"{path}: {fault}")
@@ -208,12 +224,16 @@ def load_patterns(directory: Path | None = None) -> dict[str, Pattern]:
 
     ``directory`` is ``patterns/`` of this installation unless given. Raises :class:`PatternError`.
     """
+    return {rule_id: load_pattern(path) for rule_id, path in pattern_files(directory).items()}
+
+
+def pattern_files(directory: Path | None = None) -> dict[str, Path]:
+    """The files of :func:`load_patterns` by id, unread: a pattern's id is its file's name."""
     root = patterns_root() if directory is None else directory
-    found: dict[str, Pattern] = {}
+    found: dict[str, Path] = {}
     for category in Category:
         for path in sorted((root / category.value).glob("*.toml")):
-            pattern = load_pattern(path)
-            if pattern.id in found:
-                raise PatternError(f"{path}: id: found {pattern.id} twice, expected ids to be unique")
-            found[pattern.id] = pattern
+            if path.stem in found:
+                raise PatternError(f"{path}: id: found {path.stem} twice, expected ids to be unique")
+            found[path.stem] = path
     return found

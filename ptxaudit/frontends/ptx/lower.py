@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from ptxaudit.arch import Architecture, parse_architecture
 from ptxaudit.errors import SyntaxFault, UnsupportedArchitecture
+from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.ptx import syntax
 from ptxaudit.frontends.ptx.construct import make_instruction, make_location
-from ptxaudit.frontends.ptx.demangle import demangle
 from ptxaudit.frontends.ptx.flow import Flow, Transfer
 from ptxaudit.frontends.ptx.launch import launch_facts, variables_of
 from ptxaudit.frontends.ptx.printer import print_instruction

@@ -1,106 +1,30 @@
 """SASS front end: a cubin to :class:`ptxaudit.ir.function.Module` with control flow."""
 
-import gc
-import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from ptxaudit.arch import Architecture, require_sass_support
-from ptxaudit.errors import BinaryFault
-from ptxaudit.frontends.ptx.demangle import demangle
-from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, OPTIONS, Section, parse_listing
-from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin, read_header
-from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targets, launch_facts
-from ptxaudit.frontends.sass.lower import Body, Lowering
+from ptxaudit.frontends.sass.disassemble import OPTIONS
+from ptxaudit.frontends.sass.elf import read_header
 from ptxaudit.frontends.sass.tools import ToolRun
-from ptxaudit.ir.function import Function, Language, Module
+from ptxaudit.ir.function import Module
 
-__all__ = ["load_cubin"]
+__all__ = ["load_cubin", "start_disassembler"]
 
 
-def load_cubin(data: bytes, name: str) -> Module:
+def start_disassembler(data: bytes, name: str) -> ToolRun:
+    """A disassembler that runs on a cubin; see :func:`load_cubin` for the errors."""
+    header = read_header(data, name)
+    require_sass_support(Architecture(header.architecture_number), name)
+    return ToolRun("nvdisasm", OPTIONS, data, name)
+
+
+def load_cubin(data: bytes, name: str, started: ToolRun | None = None) -> Module:
     """Disassemble and lower every function of a cubin; ``name`` is what messages and locations call it.
 
+    ``started`` is what :func:`start_disassembler` gave for the same cubin; it is ended here.
     Raises :class:`BinaryFault` for a malformed file, :class:`UnsupportedArchitecture` for SASS of an
     architecture whose tables are missing, :class:`ToolError` when nvdisasm is missing, old or fails.
     """
-    header = read_header(data, name)
-    require_sass_support(Architecture(header.architecture_number), name)
-    with ToolRun("nvdisasm", OPTIONS, data, name) as run:
-        cubin = read_cubin(data, name, header)
-        sections = parse_listing(run.output(), name)
-    lowering = Lowering(name, cubin.architecture)
-    functions: list[Function] = []
-    with _collection_paused():
-        for section in sections:
-            functions.extend(lowering.function(body) for body in _bodies(section, cubin, name))
-    return Module(
-        name=name,
-        language=Language.SASS,
-        architecture=cubin.architecture,
-        functions=tuple(functions),
-        text="\n".join(lowering.lines) + "\n",
-        notes=tuple(lowering.notes),
-        sha256=hashlib.sha256(data).hexdigest(),
-    )
+    with started or start_disassembler(data, name) as run:
+        # What lowering needs (graphs, tables) is loaded while the disassembler works.
+        from ptxaudit.frontends.sass.load import lower_cubin
 
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking the growing IR again and again: none of it is garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
-    """Split a section's code at its function symbols; helpers that share it become functions of their own."""
-    size = section.start + INSTRUCTION_BYTES * len(section.instructions)
-    expected = cubin.code_sizes.get(section.name, size)
-    if size > expected:
-        raise BinaryFault(file, None, f"{size:#x} bytes disassembled", f"{expected:#x} in {section.name}")
-    symbols = [symbol for symbol in cubin.functions if symbol.section == section.name]
-    starts = {symbol.start: symbol for symbol in reversed(symbols)}
-    if section.start not in starts:
-        whole = section.name.removeprefix(".text.")
-        starts[section.start] = FunctionSymbol(whole, section.name, section.start, size, True, -1)
-    ordered = sorted(starts)
-    return [
-        _body(starts[start], section, end, cubin)
-        for start, end in zip(ordered, [*ordered[1:], size], strict=True)
-        if start < end
-    ]
-
-
-def _constants(cubin: Cubin, holder: str) -> dict[int, bytes]:
-    """The constant banks of a kernel that the compiler filled; the launch fills bank 0."""
-    banks: dict[int, bytes] = {}
-    for name, content in cubin.constants.items():
-        number, _, owner = name.removeprefix(".nv.constant").partition(".")
-        if number.isdigit() and int(number) > 0 and owner == holder:
-            banks[int(number)] = content
-    return banks
-
-
-def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> Body:
-    first = (symbol.start - section.start) // INSTRUCTION_BYTES
-    last = (end - section.start) // INSTRUCTION_BYTES
-    holder = section.name.removeprefix(".text.")
-    of_section = decode_attributes(cubin.information.get(f".nv.info.{holder}", b""))
-    own = of_section if symbol.name == holder else ()
-    common = decode_attributes(cubin.information.get(".nv.info", b""))
-    return Body(
-        name=symbol.name,
-        demangled=demangle(symbol.name),
-        is_entry=symbol.is_entry,
-        start=symbol.start,
-        raw=section.instructions[first:last],
-        code=cubin.code.get(section.name, b"")[symbol.start : end],
-        constants=_constants(cubin, holder),
-        indirect_targets=indirect_branch_targets(of_section),
-        facts=launch_facts(own, common, symbol.index),
-    )
+        return lower_cubin(data, name, read_header(data, name), run)

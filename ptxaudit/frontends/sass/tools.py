@@ -11,6 +11,7 @@ import site
 import subprocess
 import sysconfig
 import tempfile
+import threading
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -94,15 +95,26 @@ class ToolRun:
 
     def output(self) -> bytes:
         """What the tool printed; raises :class:`ToolError` when it fails or takes too long."""
+        # Waiting with a timeout would look for the end only every 50 ms.
+        overdue = threading.Event()
+        watchdog = threading.Timer(TIMEOUT_SECONDS, self._stop, [overdue])
+        watchdog.daemon = True
+        watchdog.start()
         try:
-            self._process.wait(timeout=TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired as error:
-            raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s") from error
+            self._process.wait()
+        finally:
+            watchdog.cancel()
+        if overdue.is_set():
+            raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s")
         if self._process.returncode != 0:
             lines = self._path("stderr").read_text("utf-8", "replace").strip().splitlines()
             reason = lines[-1].strip() if lines else f"exit status {self._process.returncode}"
             raise ToolError(f"{self._name}: {self._tool} failed: {reason}")
         return self._path("stdout").read_bytes()
+
+    def _stop(self, overdue: threading.Event) -> None:
+        overdue.set()
+        self._process.kill()
 
     def _path(self, name: str) -> Path:
         return Path(self._directory.name, name)
