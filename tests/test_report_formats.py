@@ -117,7 +117,7 @@ def test_text_says_everything_once() -> None:
     assert "error[tiny-rule]: words" in shown
     assert "words+0x01a0" in shown
     assert "cost: words (words), 1 to 2 cycles each on sm_90" in shown
-    assert "tiny-undecided: words [words]" in shown
+    assert "  words\n    leaves open: tiny-undecided\n    in words" in shown
     assert "1 suppressed" in shown
     assert "\x1b[" not in shown
     assert "\x1b[1;31merror" in text.render(report("words"), color=True)

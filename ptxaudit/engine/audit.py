@@ -227,9 +227,8 @@ def _audit_function(
     verdicts: dict[str, Verdict] = {}
     reasons: dict[str, str] = {}
     try:
-        analysis = FunctionAnalysis(
-        function, module, launch_of(options.launches, function.name, function.demangled)
-    )
+        launch = launch_of(options.launches, function.name, function.demangled)
+        analysis = FunctionAnalysis(function, module, launch)
     except Exception as error:
         message = _describe(error)
         into.internal_errors.append(
@@ -256,7 +255,19 @@ def _audit_function(
         verdicts[rule.id] = outcome.verdict
         if outcome.reason is not None:
             reasons[rule.id] = outcome.reason
-    into.functions.append(_function_report(function, input_name, verdicts, reasons))
+    into.functions.append(
+        _function_report(function, input_name, verdicts, reasons, _assumptions(analysis))
+    )
+
+
+def _assumptions(analysis: FunctionAnalysis) -> tuple[str, ...]:
+    """What the order report of a function rests on; nothing when no rule asked for it."""
+    if analysis.known("order") is None:
+        return ()
+    # Where no rule asked, the order engine need not even be loaded.
+    from ptxaudit.analysis.order.explore import assumptions_of
+
+    return assumptions_of(analysis)
 
 
 def _shown(rule: Rule, outcome: Outcome, strict: bool) -> Outcome:
@@ -269,7 +280,11 @@ def _shown(rule: Rule, outcome: Outcome, strict: bool) -> Outcome:
 
 
 def _function_report(
-    function: Function, input_name: str, verdicts: dict[str, Verdict], reasons: dict[str, str]
+    function: Function,
+    input_name: str,
+    verdicts: dict[str, Verdict],
+    reasons: dict[str, str],
+    assumptions: tuple[str, ...] = (),
 ) -> FunctionReport:
     return FunctionReport(
         name=function.name,
@@ -280,6 +295,7 @@ def _function_report(
         verdicts=verdicts,
         unknown_reasons=reasons,
         facts=_facts(function),
+        assumptions=assumptions,
     )
 
 

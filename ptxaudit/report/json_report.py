@@ -38,7 +38,7 @@ def _input(one: InputReport) -> dict[str, Any]:
 
 
 def _function(one: FunctionReport) -> dict[str, Any]:
-    return {
+    document: dict[str, Any] = {
         "name": one.name,
         "demangled": one.demangled,
         "input": one.input,
@@ -47,6 +47,7 @@ def _function(one: FunctionReport) -> dict[str, Any]:
         "verdicts": {rule: verdict.value for rule, verdict in one.verdicts.items()},
         "unknown_reasons": dict(one.unknown_reasons),
     }
+    return {**document, "assumptions": list(one.assumptions)} if one.assumptions else document
 
 
 def _finding(one: Finding) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _function(
             position[rule]: _CODES[verdict] for rule, verdict in item.verdicts.items() if rule in position
         },
         "reasons": {position[rule]: why for rule, why in item.unknown_reasons.items() if rule in position},
-        "facts": list(item.facts.items()),
+        "facts": [*item.facts.items(), *(("assumed", text) for text in item.assumptions)],
         "findings": findings,
         "listing": numbers.get(item.input, -1),
         "line": listing.starts.get(item.name, 1) if listing is not None else 0,

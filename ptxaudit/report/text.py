@@ -9,6 +9,7 @@ _RESET = "\x1b[0m"
 _BOLD = "\x1b[1m"
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
 _SHOWN_FUNCTIONS = 3
+_LONGEST_NAME = 72
 
 
 def render(report: AuditReport, color: bool = False) -> str:
@@ -25,6 +26,9 @@ def render(report: AuditReport, color: bool = False) -> str:
     unknown = list(_unknown(report))
     if unknown:
         parts.append("\n".join(["not decided:", *unknown]))
+    assumed = list(_assumed(report))
+    if assumed:
+        parts.append("\n".join(["assumed:", *assumed]))
     parts.append(summary(report))
     return "\n\n".join(parts) + "\n"
 
@@ -36,7 +40,7 @@ def _paint(text: str, code: str, color: bool) -> str:
 def _finding(finding: Finding, function: str, color: bool) -> Iterator[str]:
     head = _paint(f"{finding.severity}[{finding.rule}]", _COLORS[finding.severity], color)
     yield f"{head}: {_paint(finding.message, _BOLD, color)}"
-    yield f"  in {function} ({finding.input}), confidence {finding.confidence}"
+    yield f"  in {_abridged(function)} ({finding.input}), confidence {finding.confidence}"
     for place in (finding.primary, *finding.related):
         yield f"  {'-->' if place.role == 'primary' else '   '} {place.location}"
         yield f"      | {place.text}"
@@ -54,7 +58,7 @@ def _finding(finding: Finding, function: str, color: bool) -> Iterator[str]:
     if finding.cost is not None:
         yield f"  cost: {_cost(finding.cost)}"
     if finding.fix is not None:
-        yield f"  fix: {finding.fix.summary}"
+        yield f"  fix: {' '.join(finding.fix.summary.split())}"
 
 
 def _labelled(label: str, sentences: Iterable[str]) -> Iterator[str]:
@@ -79,15 +83,36 @@ def _input(one: InputReport) -> Iterator[str]:
 
 
 def _unknown(report: AuditReport) -> Iterator[str]:
-    """One line for each rule and reason, with the functions it holds for."""
-    groups: dict[tuple[str, str], list[str]] = {}
+    """Each reason once, with the rules that it leaves open and the functions it holds for."""
+    groups: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for function in report.functions:
         for rule, reason in function.unknown_reasons.items():
-            groups.setdefault((rule, reason), []).append(function.demangled)
-    for (rule, reason), functions in groups.items():
-        shown = ", ".join(functions[:_SHOWN_FUNCTIONS])
-        rest = len(functions) - _SHOWN_FUNCTIONS
-        yield f"  {rule}: {reason} [{shown}{f' and {rest} more' if rest > 0 else ''}]"
+            rules, functions = groups.setdefault(reason, ({}, {}))
+            rules[rule] = functions[function.demangled] = None
+    for reason, (rules, functions) in groups.items():
+        yield f"  {reason}"
+        yield f"    leaves open: {', '.join(rules)}"
+        yield f"    in {_functions(list(functions))}"
+
+
+def _assumed(report: AuditReport) -> Iterator[str]:
+    """Each assumption once, with the functions whose verdicts rest on it."""
+    groups: dict[str, dict[str, None]] = {}
+    for function in report.functions:
+        for assumption in function.assumptions:
+            groups.setdefault(assumption, {})[function.demangled] = None
+    for assumption, functions in groups.items():
+        yield f"  {assumption} [{_functions(list(functions))}]"
+
+
+def _functions(names: list[str]) -> str:
+    shown = ", ".join(_abridged(name) for name in names[:_SHOWN_FUNCTIONS])
+    rest = len(names) - _SHOWN_FUNCTIONS
+    return f"{shown}{f' and {rest} more' if rest > 0 else ''}"
+
+
+def _abridged(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def summary(report: AuditReport) -> str:

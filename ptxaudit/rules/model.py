@@ -194,7 +194,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FunctionReport:
-    """All verdicts of one function of one input."""
+    """All verdicts of one function of one input; ``assumptions`` are what they rest on beyond the code."""
 
     name: str
     demangled: str
@@ -204,6 +204,7 @@ class FunctionReport:
     verdicts: Mapping[str, Verdict]
     unknown_reasons: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+    assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

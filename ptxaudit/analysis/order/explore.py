@@ -87,6 +87,12 @@ def order_of(analysis: FunctionAnalysis) -> OrderReport:
     return analysis.memo("order", lambda: explore(analysis, Limits()))
 
 
+def assumptions_of(analysis: FunctionAnalysis) -> tuple[str, ...]:
+    """What the order report of a function rests on; nothing when no check asked for it."""
+    report = analysis.known("order")
+    return () if report is None else tuple(report.assumptions)
+
+
 def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     """Execute a function under every launch, decision and schedule that the limits allow."""
     report = OrderReport()
@@ -154,6 +160,7 @@ def _first_execution(
     if best is None:
         return None
     report.shape = best.shape
+    _extend(report.assumptions, _shape_assumptions(program, best.shape))
     if best.sample is not None:
         report.assumptions.append(f"32-bit parameters and the grid size are {best.sample} (first CTA)")
     if best.execution.stuck:
@@ -219,20 +226,28 @@ def _shapes(program: Program, report: OrderReport) -> Iterator[LaunchShape]:
     blocks = [launch.block or facts.required_threads or facts.maximum_threads]
     if blocks == [None]:
         blocks = [(size, 1, 1) for size in _BLOCK_SIZES]
-        _extend(report.assumptions, ["the block size is not stated; the first that fits is taken"])
-    elif launch.block is None and facts.required_threads is None:
-        _extend(report.assumptions, [f"the block has its greatest size, {blocks[0]}"])
     clusters = [launch.cluster or facts.cluster]
     if clusters == [None]:
         sizes: Sequence[int] = (1,)
         if _uses_clusters(program.analysis):
             sizes = _CLUSTER_SIZES if _reaches_peers(program.analysis) else sorted(_CLUSTER_SIZES)
-            _extend(report.assumptions, ["the cluster size is not stated; the first that fits is taken"])
         clusters = [(size, 1, 1) for size in sizes]
     for cluster in clusters:
         for block in blocks:
             assert block is not None and cluster is not None
             yield LaunchShape(block, cluster)
+
+
+def _shape_assumptions(program: Program, shape: LaunchShape) -> Iterator[str]:
+    """What a launch shape rests on that neither the code nor a launch description states."""
+    facts, launch = program.analysis.function.facts, program.analysis.launch or Launch()
+    if launch.block is None and facts.required_threads is None:
+        if facts.maximum_threads is None:
+            yield f"the block size is not stated; {shape.threads} threads, the first that fits, are taken"
+        else:
+            yield f"the block is taken to have its greatest size, {shape.threads} threads"
+    if launch.cluster is None and facts.cluster is None and _uses_clusters(program.analysis):
+        yield f"the cluster size is not stated; {shape.ctas} CTAs, the first that fits, are taken"
 
 
 def _other_shapes(program: Program, first: LaunchShape) -> Iterator[LaunchShape]:
