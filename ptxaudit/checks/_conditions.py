@@ -1,9 +1,9 @@
 """Conditions under which an instruction is executed, by the predicates that decide them.
 
-Property: definitions of predicates that have the same outcome whenever the instruction is executed. Direction:
-up the dominator tree from the instruction; join: a branch counts when only one of its ways leads on, a
-guarded exit when the thread goes on. Known limit: a definition that a loop executes again in between is taken
-to give the same value.
+Property: definitions of predicates that have the same outcome whenever the instruction is executed.
+Direction: up the dominator tree from the instruction; join: a branch counts when only one of its ways leads
+on, a guarded exit when the thread goes on. Known limit: a definition that a loop executes again in between is
+taken to give the same value.
 """
 
 from ptxaudit.analysis.context import FunctionAnalysis
