@@ -2,6 +2,7 @@
 
 from ptxaudit.analysis.order.races import Race
 from ptxaudit.analysis.order.trace import Execution, Step
+from ptxaudit.checks._order import is_wgmma_read
 from ptxaudit.ir import events as ev
 
 
@@ -31,7 +32,20 @@ def reads_before_arrival(race: Race) -> bool:
     """Whether a wgmma reads what a copy brings without waiting for it: nothing was released before."""
     event = race.second.step.event
     copies = isinstance(event, ev.Access) and event.completion is ev.Completion.MBARRIER
-    return copies and race.release is None
+    return (copies and race.release is None) or reads_pending_copy(race)
+
+
+def reads_pending_copy(race: Race) -> bool:
+    """Whether a wgmma reads the target of a cp.async copy that was issued before it.
+
+    The order engine puts the read of a wgmma first in such a pair, because the copy may also be the refill
+    that overwrites its operand; a refill's issue the reading thread cannot know of.
+    """
+    read, copy = race.first, race.second
+    event = copy.step.event
+    if not isinstance(event, ev.Access) or event.completion is not ev.Completion.ASYNC_GROUP:
+        return False
+    return is_wgmma_read(read) and bool(read.time[copy.agent.component] >= copy.issue_index)
 
 
 def _warpgroup(execution: Execution, warp: int) -> tuple[int, int]:

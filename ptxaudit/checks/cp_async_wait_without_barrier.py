@@ -1,12 +1,14 @@
 """Threads read what others copied with cp.async; the others' wait is not followed by a barrier."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link, Race
 from ptxaudit.checks._async_groups import in_group, issuer_waits
 from ptxaudit.checks._order import outcome, place, races_of, role_of, violation
+from ptxaudit.checks._wgmma import reads_pending_copy
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
@@ -25,7 +27,10 @@ def has_copies(analysis: FunctionAnalysis) -> bool:
 
 def copies_met_early(report: OrderReport) -> Iterator[Race]:
     """Races of a cp.async write with an access that comes after its issue."""
-    for race in races_of(report, Link.IN_FLIGHT, Link.NONE):
+    for found in races_of(report, Link.IN_FLIGHT, Link.NONE):
+        race = found
+        if reads_pending_copy(found):
+            race = replace(found, first=found.second, second=found.first, release=None)
         written = in_group(race.first, ev.Completion.ASYNC_GROUP)
         if written is not None and written.writes:
             yield race

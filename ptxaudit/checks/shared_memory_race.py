@@ -8,7 +8,7 @@ from ptxaudit.analysis.order.clocks import FailedLink, Moment
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link, Race
 from ptxaudit.checks._order import is_wgmma_read, outcome, place, violation
-from ptxaudit.checks._wgmma import reads_before_arrival
+from ptxaudit.checks._wgmma import reads_before_arrival, reads_pending_copy
 from ptxaudit.checks.elected_arrive_without_syncwarp import hands_on
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
@@ -50,7 +50,7 @@ def _has_its_own_rule(race: Race) -> bool:
     if any(_operation(one) == "tcgen05.alloc" for one in (race.first, race.second)):
         return True  # tmem-address-unpublished
     if is_wgmma_read(race.first):
-        return not reads_before_arrival(race)
+        return not reads_before_arrival(race) or reads_pending_copy(race)
     return _completion(race.first) in _GROUPS
 
 

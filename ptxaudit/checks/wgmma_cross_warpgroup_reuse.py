@@ -6,7 +6,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link
 from ptxaudit.checks._order import has, is_wgmma_read, outcome, place, races_of, violation
-from ptxaudit.checks._wgmma import is_cross_warpgroup
+from ptxaudit.checks._wgmma import is_cross_warpgroup, reads_pending_copy
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
@@ -18,7 +18,7 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
     for race in races_of(report, Link.IN_FLIGHT, Link.NONE):
-        if is_wgmma_read(race.first) and is_cross_warpgroup(race):
+        if is_wgmma_read(race.first) and is_cross_warpgroup(race) and not reads_pending_copy(race):
             missing = "wgmma.wait_group waits for the executing warpgroup only and no barrier joins the two"
             details = {"wgmma": place(race.first.step.instruction), "missing": missing}
             yield violation(report, race, race.second.step.instruction, details)
