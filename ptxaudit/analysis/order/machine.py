@@ -164,6 +164,7 @@ class Machine:
         self.execution.polls = self._flags.reads
         self._strong_writes = StrongWrites(self.execution)
         self._last_polls: dict[int, Step] = {}
+        self._unseen_flags: list[Step] = []
         self._poll_rounds = 0
         self._idle_rounds = 0
         self._holding: dict[int, list[int]] = {}
@@ -196,6 +197,10 @@ class Machine:
             self.execution.limits.append(f"stopped after {self.bounds.operations} operations")
         else:
             self._report_stuck()
+        early = [poll for poll in self._unseen_flags if self._strong_writes.by_others(poll)]
+        if early:
+            place = early[0].instruction.location
+            self.execution.limits.append(f"the flag polled at {place} is written only after the loop ends")
         self.execution.decisions = self.decisions.taken
         self.execution.operations = self.bounds.operations - self.operations_left
         return self.execution
@@ -347,8 +352,12 @@ class Machine:
     def _keeps_polling(self, fragment: Fragment) -> bool:
         """Until some other thread has written the flag, or nothing else can go on."""
         poll = self._last_polls.get(fragment.warp)
-        written = poll is not None and self._strong_writes.by_others(poll)
-        return not written and self._idle_rounds < 2
+        if poll is None or self._strong_writes.by_others(poll):
+            return False
+        if self._idle_rounds < 2:
+            return True
+        self._unseen_flags.append(poll)
+        return False
 
     def _region_weight(self, branch: int, start: int) -> int:
         stop = self.program.join.get(branch)
