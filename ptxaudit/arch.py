@@ -29,11 +29,6 @@ class Architecture:
         return self.number >= 90
 
     @property
-    def has_wgmma(self) -> bool:
-        """``wgmma`` exists only on sm_90a."""
-        return self.number == 90
-
-    @property
     def has_tensor_memory(self) -> bool:
         """``tcgen05`` and tensor memory exist on sm_100, sm_101, sm_103 and sm_110."""
         return 100 <= self.number < 120

@@ -70,8 +70,3 @@ class SourceText:
         start = self._line_starts[line - 1]
         end = self.text.find("\n", start)
         return self.text[start:] if end < 0 else self.text[start:end].rstrip("\r")
-
-    @property
-    def line_count(self) -> int:
-        """How many lines the text has (an empty last line counts)."""
-        return len(self._line_starts)

@@ -107,10 +107,6 @@ class ControlFlowGraph:
         """Whether every path from the entry to block ``second`` goes through block ``first``."""
         return _is_ancestor(self.immediate_dominators, first, second)
 
-    def post_dominates(self, first: int, second: int) -> bool:
-        """Whether every path from block ``second`` to the exit goes through block ``first``."""
-        return _is_ancestor(self.immediate_post_dominators, first, second)
-
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
         """Natural loops, those with the same header merged, outermost first."""

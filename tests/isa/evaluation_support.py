@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Operand, Register, Vector
 from ptxaudit.ir.values import LANES, Domain, Truth, Value
-from ptxaudit.isa.ptx.evaluate import (
-    LaneState,
-    compile_evaluation,
-)
+from ptxaudit.isa.evaluation import LaneState
+from ptxaudit.isa.ptx.evaluate import compile_evaluation
 from ptxaudit.source import Location, LocationKind
 
 

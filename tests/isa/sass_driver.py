@@ -12,8 +12,8 @@ from ptxaudit.ir.function import Function
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Memory, Negated, Operand, Register
 from ptxaudit.ir.values import LANES, Domain, Flags, Truth, Value, as_lanes
-from ptxaudit.isa.ptx.evaluate_base import truth_of
-from ptxaudit.isa.sass.evaluate import LaneState, compile_evaluation
+from ptxaudit.isa.evaluation import LaneState, truth_of
+from ptxaudit.isa.sass.evaluate import compile_evaluation
 
 _ZERO = {"RZ": 0, "URZ": 0, "SRZ": 0}
 _TRUE = ("PT", "UPT")

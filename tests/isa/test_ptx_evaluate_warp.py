@@ -16,12 +16,8 @@ from hypothesis import strategies as st
 
 from ptxaudit.ir.operands import Immediate, Memory, Negated, Operand, Register, Vector
 from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Comparison, Domain
-from ptxaudit.isa.ptx.evaluate import (
-    SHARED_WINDOW,
-    LaneState,
-    compile_evaluation,
-    is_special_register,
-)
+from ptxaudit.isa.evaluation import SHARED_WINDOW, LaneState
+from ptxaudit.isa.ptx.evaluate import compile_evaluation, is_special_register
 
 
 @examples(numbers(64))

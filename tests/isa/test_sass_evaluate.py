@@ -15,8 +15,9 @@ from ptxaudit.ir.affine import Affine
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Memory, Register
 from ptxaudit.ir.values import LANE_INDEX, LANES, Domain, Truth, Value, is_varying
+from ptxaudit.isa.evaluation import LaneState
 from ptxaudit.isa.ptx import bitfields
-from ptxaudit.isa.sass.evaluate import LaneState, compile_evaluation
+from ptxaudit.isa.sass.evaluate import compile_evaluation
 from ptxaudit.isa.sass.evaluate_float import rounded_bits
 from ptxaudit.isa.sass.opcodes import DESTINATIONS
 from ptxaudit.isa.sass.registers import accesses

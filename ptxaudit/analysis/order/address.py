@@ -9,7 +9,7 @@ window starts at ``SHARED_WINDOW``. A kernel that is right does not depend on th
 from collections.abc import Sequence
 
 from ptxaudit.ir.function import Variable
-from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
+from ptxaudit.isa.evaluation import SHARED_WINDOW
 
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1

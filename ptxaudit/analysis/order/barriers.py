@@ -10,8 +10,7 @@ class Mbarrier:
     """An mbarrier object (PTX ISA, mbarrier phase): ``phase`` counts completed phases.
 
     ``expected`` is ``None`` when the count is not known. ``transactions`` is the number of bytes still
-    to come; ``unsized`` counts copies of this phase whose size the code does not tell, ``expectations``
-    the ``expect_tx`` operations of this phase.
+    to come; ``unsized`` counts copies of this phase whose size the code does not tell.
     """
 
     expected: int | None
@@ -20,7 +19,6 @@ class Mbarrier:
     phase: int = 0
     arrivals: int = 0
     unsized: int = 0
-    expectations: int = 0
     unknown_bytes: bool = False
     copies: list[AsyncOperation] = field(default_factory=list)
 
@@ -49,7 +47,6 @@ class Mbarrier:
         self.arrivals = 0
         self.transactions = 0 if self.unsized or self.unknown_bytes else self.transactions
         self.unsized = 0
-        self.expectations = 0
         self.unknown_bytes = False
         self.copies = []
 
@@ -61,7 +58,6 @@ class CtaBarrierState:
     generation: int = 0
     arrived: int = 0
     expected: int | None = None
-    waiting_warps: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)

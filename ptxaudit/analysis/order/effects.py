@@ -22,7 +22,7 @@ from ptxaudit.analysis.order.trace import AsyncOperation, BarrierKey, Delivery, 
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.operands import Memory, Operand, Register, Symbol
 from ptxaudit.ir.values import LANES, Affine, Flags, Truth, Value, as_lanes
-from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
+from ptxaudit.isa.evaluation import SHARED_WINDOW
 from ptxaudit.isa.sass import encodings
 from ptxaudit.isa.sass.registers import is_predicate
 
@@ -256,7 +256,6 @@ def _add_bytes(
     machine: "Machine", fragment: Fragment, state: Mbarrier, operand: Operand, active: Flags, lanes: int
 ) -> None:
     amount = among(machine.value(fragment, operand), active)
-    state.expectations += 1
     if isinstance(amount, int):
         state.transactions += amount * lanes
     elif isinstance(amount, Affine):

@@ -16,7 +16,7 @@ from ptxaudit.analysis.order.fragment import Fragment
 from ptxaudit.analysis.order.trace import Footprint, Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.values import Affine, Flags, Value, as_lanes
-from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
+from ptxaudit.isa.evaluation import SHARED_WINDOW
 from ptxaudit.isa.sass.encodings import freed_columns
 
 if TYPE_CHECKING:

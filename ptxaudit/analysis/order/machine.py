@@ -48,7 +48,7 @@ from ptxaudit.ir.operands import (
     Vector,
 )
 from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value
-from ptxaudit.isa.ptx.evaluate import LaneState
+from ptxaudit.isa.evaluation import LaneState
 from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
 from ptxaudit.isa.sass.registers import register_range
 

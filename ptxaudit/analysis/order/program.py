@@ -23,9 +23,9 @@ from ptxaudit.ir.operands import (
     Vector,
     registers_in,
 )
+from ptxaudit.isa.evaluation import Evaluation
 from ptxaudit.isa.floating import is_floating_point
 from ptxaudit.isa.ptx import evaluate as ptx_evaluate
-from ptxaudit.isa.ptx.evaluate import Evaluation
 from ptxaudit.isa.sass import evaluate as sass_evaluate
 from ptxaudit.isa.sass.registers import register_range
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ptxaudit.analysis.order.fragment import Fragment
 from ptxaudit.ir.values import LANE_INDEX, LANES, Lanes, Truth, Value, collapse
-from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
+from ptxaudit.isa.evaluation import SHARED_WINDOW
 from ptxaudit.isa.sass.evaluate_float import rounded_bits
 
 if TYPE_CHECKING:

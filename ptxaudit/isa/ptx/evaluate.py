@@ -6,11 +6,11 @@ Known limits: floating point, packed and 128-bit arithmetic are atoms; a carry t
 each time. Loads, atomics, mbarrier operations, cluster address mapping and calls are not evaluated here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Memory, Negated, Opaque, Operand, Register, Symbol, Vector
-from ptxaudit.ir.values import Domain
+from ptxaudit.isa.evaluation import Compute, Evaluation, unmodelled_compute
 from ptxaudit.isa.ptx import (
     evaluate_arithmetic,
     evaluate_bits,
@@ -18,24 +18,11 @@ from ptxaudit.isa.ptx import (
     evaluate_move,
     evaluate_warp,
 )
-from ptxaudit.isa.ptx.evaluate_base import (
-    SHARED_WINDOW,
-    Compiler,
-    Compute,
-    Evaluation,
-    LaneState,
-    Result,
-    Shape,
-    integer_width,
-    unmodelled,
-)
+from ptxaudit.isa.ptx.evaluate_base import Compiler, Shape, integer_width
 from ptxaudit.isa.ptx.forms import InstructionForm, instruction_form
 
 __all__ = [
-    "SHARED_WINDOW",
     "SPECIAL_REGISTERS",
-    "Evaluation",
-    "LaneState",
     "compile_evaluation",
     "is_special_register",
 ]
@@ -189,18 +176,8 @@ def _in_width(source: Operand, shape: Shape, index: int) -> Operand:
 
 
 def _compile_unmodelled(shape: Shape, known: bool) -> Compute:
-    operation, count = shape.opcode, len(shape.destinations)
-    truths = [_is_predicate(shape, index) for index in range(count)]
-    fresh = not known or shape.name in _STATEFUL
-
-    def opaque(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        return unmodelled(domain, operation, values, truths)
-
-    def unique(domain: Domain, _: LaneState, __: Sequence[Result]) -> Sequence[Result]:
-        state = domain.atom((operation, object()), operation, True)
-        return unmodelled(domain, operation, (state,), truths)
-
-    return unique if fresh else opaque
+    truths = [_is_predicate(shape, index) for index in range(len(shape.destinations))]
+    return unmodelled_compute(shape.opcode, truths, not known or shape.name in _STATEFUL)
 
 
 def _is_predicate(shape: Shape, index: int) -> bool:

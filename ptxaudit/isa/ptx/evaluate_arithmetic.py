@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from ptxaudit.ir import algebra
 from ptxaudit.ir.affine import has_large_factor, is_natural, may_be_negative, sign_unknown
 from ptxaudit.ir.values import Affine, Domain, Value, bounds_of, collapse, signed
-from ptxaudit.isa.ptx.evaluate_base import Compiler, Compute, LaneState, Result, Shape, per_lane
+from ptxaudit.isa.evaluation import Compute, LaneState, Result, as_numbers, per_lane
+from ptxaudit.isa.ptx.evaluate_base import Compiler, Shape
 
 
 def _compile_sum(shape: Shape) -> Compute | None:
@@ -17,16 +18,16 @@ def _compile_sum(shape: Shape) -> Compute | None:
     mask = (1 << bits) - 1
 
     def add(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first, second = values
+        first, second = as_numbers(values)
         if type(first) is int and type(second) is int:
             return ((first + second) & mask,)
-        return (_finished(domain, domain.add(first, second, bits), bits),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.add(first, second, bits), bits),)
 
     def subtract(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first, second = values
+        first, second = as_numbers(values)
         if type(first) is int and type(second) is int:
             return ((first - second) & mask,)
-        return (_finished(domain, domain.subtract(first, second, bits), bits),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.subtract(first, second, bits), bits),)
 
     return add if is_sum else subtract
 
@@ -51,7 +52,7 @@ def _compile_saturated(shape: Shape) -> Compute:
 
 def _lanewise(operation: str, function: Callable[..., int]) -> Compute:
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        return (per_lane(domain, operation, function, *values),)  # type: ignore[arg-type]
+        return (per_lane(domain, operation, function, *as_numbers(values)),)
 
     return compute
 
@@ -105,8 +106,8 @@ def _compile_multiply(shape: Shape) -> Compute | None:
         return None
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first, second = values
-        return (product(domain, first, second),)  # type: ignore[arg-type]
+        first, second = as_numbers(values)
+        return (product(domain, first, second),)
 
     return compute
 
@@ -119,11 +120,11 @@ def _compile_multiply_add(shape: Shape) -> Compute | None:
     mask = (1 << width) - 1
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first, second, addend = values
-        term = product(domain, first, second)  # type: ignore[arg-type]
+        first, second, addend = as_numbers(values)
+        term = product(domain, first, second)
         if type(term) is int and type(addend) is int:
             return ((term + addend) & mask,)
-        return (_finished(domain, domain.add(term, addend, width), width),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.add(term, addend, width), width),)
 
     return compute
 
@@ -158,12 +159,12 @@ def _compile_divide(shape: Shape) -> Compute | None:
         return (quotient if is_quotient else first - quotient * second) & mask
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first, second = values
+        first, second = as_numbers(values)
         if isinstance(first, Affine) and type(second) is int and second:
             return (_divide_unknown(domain, first, second, shape),)
         if isinstance(first, Affine) or isinstance(second, Affine) or _has_zero(second):
             return (domain.opaque(shape.opcode, first, second),)
-        return (per_lane(domain, shape.opcode, function, first, second),)  # type: ignore[arg-type]
+        return (per_lane(domain, shape.opcode, function, first, second),)
 
     return compute
 
@@ -197,7 +198,7 @@ def _compile_negate(shape: Shape) -> Compute | None:
         return None
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        return (_finished(domain, domain.subtract(0, values[0], bits), bits),)  # type: ignore[arg-type]
+        return (_finished(domain, domain.subtract(0, as_numbers(values)[0], bits), bits),)
 
     return compute
 
@@ -211,7 +212,7 @@ def _compile_absolute(shape: Shape) -> Compute | None:
         return abs(signed(value, bits)) & ((1 << bits) - 1)
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
+        value = as_numbers(values)[0]
         if isinstance(value, Affine):
             sign = domain.compare("ge", value, 0, bits, True)
             if isinstance(sign, bool):
@@ -228,8 +229,7 @@ def _compile_extremum(shape: Shape) -> Compute | None:
     relation = "le" if shape.name == "min" else "ge"
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first: Value = values[0]  # type: ignore[assignment]
-        second: Value = values[1]  # type: ignore[assignment]
+        first, second = as_numbers(values[:2])
         chosen = domain.compare(relation, first, second, bits, is_signed)
         if isinstance(chosen, bool):
             return (first if chosen else second,)

@@ -1,46 +1,17 @@
-"""What the evaluation modules share: an instruction's shape, and operations on known numbers per lane."""
+"""An instruction's shape, by which the PTX evaluation modules choose what it computes."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from ptxaudit.ir.operands import Operand, Register
-from ptxaudit.ir.values import LANES, Affine, Domain, Flags, Truth, Value, as_lanes, collapse
-
-SHARED_WINDOW = 1 << 56
-"""Where the generic addresses of shared memory start in the model."""
+from ptxaudit.isa.evaluation import Compute
 
 _TYPE = re.compile(
     r"pred|[usbf](?:8|16|32|64|128|1024)(?:x[24])?|bf16(?:x2)?|tf32|u?e[0-9]m[0-9](?:x[24])?|s2f6(?:x2)?"
 )
 _WIDTHS = {"8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
-
-
-@dataclass(frozen=True, slots=True)
-class LaneState:
-    """What warp-wide instructions need: the lanes that execute the instruction."""
-
-    active: Flags
-
-
-Result = Value | Truth
-Compute = Callable[[Domain, LaneState, Sequence[Result]], Sequence[Result]]
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What an instruction computes for registers.
-
-    ``compute`` takes the values of ``sources`` in order and gives one for each of ``destinations``
-    (``None`` for the sink ``_``). It is pure but for atoms that it interns in the domain.
-    """
-
-    sources: tuple[Operand, ...]
-    destinations: tuple[Register | None, ...]
-    compute: Compute
 
 
 def integer_width(kind: str) -> int | None:
@@ -94,53 +65,3 @@ class Shape:
 
 
 Compiler = Callable[[Shape], Compute | None]
-
-
-def truth_of(domain: Domain, value: Result) -> Truth:
-    """A predicate operand, which may be written as a number."""
-    if type(value) is int:
-        return value != 0
-    if isinstance(value, np.ndarray) and value.dtype != np.bool_:
-        return domain.truth_of(value)  # type: ignore[arg-type]
-    return domain.truth_of(value) if isinstance(value, Affine) else value  # type: ignore[return-value]
-
-
-def per_lane(domain: Domain, operation: str, function: Callable[..., int], *values: Value) -> Value:
-    """A function of numbers applied in every lane; an atom where an argument is not known."""
-    if all(type(value) is int for value in values):
-        return function(*values)
-    unknown = [position for position, value in enumerate(values) if isinstance(value, Affine)]
-    if unknown:
-        result = domain.opaque(operation, *values)
-        source = values[unknown[0]]
-        if len(unknown) == 1 and isinstance(source, Affine) and not result.varying:
-            known = [value for value in values if isinstance(value, int)]
-
-            def later(number: int) -> int:
-                return function(*known[: unknown[0]], number & 0xFFFFFFFF, *known[unknown[0] :])
-
-            domain.definitions[result.terms[0][0]] = (later, source)
-        return result
-    columns = [as_lanes(value).tolist() for value in values]  # type: ignore[arg-type]
-    results = [function(*arguments) for arguments in zip(*columns, strict=True)]
-    return collapse(np.array(results, dtype=np.uint64))
-
-
-def unmodelled(
-    domain: Domain, operation: str, values: Sequence[Result], truths: Sequence[bool]
-) -> list[Result]:
-    """An atom per destination, equal for equal sources; for a predicate, that its atom is not zero."""
-    whole = domain.opaque(operation, *values)
-    root = whole.terms[0][0]
-    results: list[Result] = []
-    for index, is_truth in enumerate(truths):
-        part = whole
-        if index:
-            part = domain.atom(("part", root.identity, index), f"{root.name}[{index}]", root.varying)
-        results.append(domain.truth_of(part) if is_truth else part)
-    return results
-
-
-def lane_mask(flags: Flags) -> int:
-    """The flags as a number, lane 0 in bit 0."""
-    return int(sum(1 << lane for lane in range(LANES) if flags[lane]))

@@ -5,8 +5,9 @@ from functools import lru_cache
 
 from ptxaudit.ir import algebra
 from ptxaudit.ir.values import Affine, Domain, Value, collapse
+from ptxaudit.isa.evaluation import Compute, LaneState, Result, as_numbers, per_lane
 from ptxaudit.isa.ptx import bitfields
-from ptxaudit.isa.ptx.evaluate_base import Compiler, Compute, LaneState, Result, Shape, per_lane
+from ptxaudit.isa.ptx.evaluate_base import Compiler, Shape
 from ptxaudit.isa.ptx.evaluate_compare import predicate_logic
 
 
@@ -24,10 +25,10 @@ def _compile_logic(shape: Shape) -> Compute | None:
     function = direct[operator]
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first, second = values
+        first, second = as_numbers(values)
         if type(first) is int and type(second) is int:
             return (function(first, second),)
-        return (algebra.bitwise(domain, operator, first, second, bits),)  # type: ignore[arg-type]
+        return (algebra.bitwise(domain, operator, first, second, bits),)
 
     return compute
 
@@ -41,7 +42,7 @@ def _compile_not(shape: Shape) -> Compute | None:
     full = (1 << bits) - 1
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
+        value = as_numbers(values)[0]
         if type(value) is int:
             return (value ^ full,)
         return (algebra.bitwise(domain, "xor", value, full, bits),)
@@ -56,7 +57,7 @@ def _compile_is_zero(shape: Shape) -> Compute | None:
         return None
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        return (domain.number_of(domain.compare("eq", values[0], 0, bits, False)),)  # type: ignore[arg-type]
+        return (domain.number_of(domain.compare("eq", as_numbers(values)[0], 0, bits, False)),)
 
     return compute
 
@@ -68,10 +69,10 @@ def _compile_shift_left(shape: Shape) -> Compute | None:
     mask = (1 << bits) - 1
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value, amount = values
+        value, amount = as_numbers(values)
         if type(value) is int and type(amount) is int:
             return (value << amount & mask if amount < bits else 0,)
-        shifted = domain.shift_left(value, amount, bits)  # type: ignore[arg-type]
+        shifted = domain.shift_left(value, amount, bits)
         if isinstance(shifted, Affine):
             return (algebra.within(domain, shifted, bits),)
         return (shifted if isinstance(shifted, int) else collapse(shifted),)
@@ -85,10 +86,10 @@ def _compile_shift_right(shape: Shape) -> Compute | None:
         return None
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value, amount = values
+        value, amount = as_numbers(values)
         if type(value) is int and type(amount) is int and not arithmetic:
             return (value >> amount,)
-        return (algebra.shift_right(domain, value, amount, bits, arithmetic),)  # type: ignore[arg-type]
+        return (algebra.shift_right(domain, value, amount, bits, arithmetic),)
 
     return compute
 
@@ -102,13 +103,13 @@ def _compile_extract(shape: Shape) -> Compute | None:
         return bitfields.extract(value, start, length, bits, is_signed)
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
+        value = as_numbers(values)[0]
         start, length = values[1], values[2]
         if isinstance(value, Affine) and type(start) is int and type(length) is int and not is_signed:
             moved = algebra.shift_right(domain, value, start & 0xFF, bits, False)
             kept = (1 << min(length & 0xFF, bits)) - 1
             return (algebra.bitwise(domain, "and", moved, kept, bits),)
-        return (per_lane(domain, shape.opcode, function, *values),)  # type: ignore[arg-type]
+        return (per_lane(domain, shape.opcode, function, *as_numbers(values)),)
 
     return compute
 
@@ -122,15 +123,15 @@ def _compile_insert(shape: Shape) -> Compute | None:
         return bitfields.insert(field, base, start, length, bits)
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        field, base, start, length = values
+        field, base, start, length = as_numbers(values)
         unknown = isinstance(field, Affine) or isinstance(base, Affine)
         if unknown and type(start) is int and type(length) is int and start & 0xFF < bits:
             place, kept = start & 0xFF, (1 << min(length & 0xFF, bits)) - 1
             hole = ~(kept << place) & ((1 << bits) - 1)
-            part = algebra.bitwise(domain, "and", field, kept, bits)  # type: ignore[arg-type]
-            around = algebra.bitwise(domain, "and", base, hole, bits)  # type: ignore[arg-type]
+            part = algebra.bitwise(domain, "and", field, kept, bits)
+            around = algebra.bitwise(domain, "and", base, hole, bits)
             return (domain.add(around, domain.shift_left(part, place, bits), bits),)
-        return (per_lane(domain, shape.opcode, function, *values),)  # type: ignore[arg-type]
+        return (per_lane(domain, shape.opcode, function, *as_numbers(values)),)
 
     return compute
 
@@ -146,10 +147,10 @@ def _compile_logic_table(shape: Shape) -> Compute | None:
         return None
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        *operands, table = values
+        *operands, table = as_numbers(values)
         if type(table) is not int:
             return (domain.opaque(shape.opcode, *values),)
-        nodes: list[Value] = [*operands, 0, 0xFFFFFFFF]  # type: ignore[list-item]
+        nodes: list[Value] = [*operands, 0, 0xFFFFFFFF]
         for left, operator, right in _steps(table & 0xFF):
             nodes.append(algebra.bitwise(domain, operator, nodes[left], nodes[right], 32))
         return (nodes[-1],) if _steps(table & 0xFF) else (0,)
@@ -166,16 +167,16 @@ def _compile_funnel(shape: Shape) -> Compute | None:
         return bitfields.funnel(low, high, amount, left, wrap)
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        low, high, amount = values
+        low, high, amount = as_numbers(values)
         if type(amount) is int:
             count = amount & 31 if wrap else min(amount, 32)
             if count in (0, 32):
                 return (high if left == (count == 0) else low,)
             if not left and type(high) is int and high == 0:
-                return (algebra.shift_right(domain, low, count, 32, False),)  # type: ignore[arg-type]
+                return (algebra.shift_right(domain, low, count, 32, False),)
             if left and type(low) is int and low == 0:
-                return (domain.shift_left(high, count, 32),)  # type: ignore[arg-type]
-        return (per_lane(domain, shape.opcode, function, *values),)  # type: ignore[arg-type]
+                return (domain.shift_left(high, count, 32),)
+        return (per_lane(domain, shape.opcode, function, *as_numbers(values)),)
 
     return compute
 
@@ -189,10 +190,10 @@ def _compile_permute(shape: Shape) -> Compute | None:
         return bitfields.permute(first, second, control, mode)
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        first, second, control = values
+        first, second, control = as_numbers(values)
         if not mode and type(control) is int and control & 0xFFFF in (0x3210, 0x7654):
             return (first if control & 0xFFFF == 0x3210 else second,)
-        return (per_lane(domain, shape.opcode, function, *values),)  # type: ignore[arg-type]
+        return (per_lane(domain, shape.opcode, function, *as_numbers(values)),)
 
     return compute
 
@@ -204,7 +205,7 @@ def _per_lane_compiler(build: Callable[[Shape], Callable[..., int] | None]) -> C
             return None
 
         def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-            return (per_lane(domain, shape.opcode, function, *values),)  # type: ignore[arg-type]
+            return (per_lane(domain, shape.opcode, function, *as_numbers(values)),)
 
         return compute
 

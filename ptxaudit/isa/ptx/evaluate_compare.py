@@ -3,16 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from ptxaudit.ir.values import Domain, Truth
-from ptxaudit.isa.ptx.evaluate_base import (
-    Compiler,
-    Compute,
-    LaneState,
-    Result,
-    Shape,
-    integer_width,
-    truth_of,
-    unmodelled,
-)
+from ptxaudit.isa.evaluation import Compute, LaneState, Result, as_numbers, truth_of, unmodelled
+from ptxaudit.isa.ptx.evaluate_base import Compiler, Shape, integer_width
 
 # Relation, and whether it is one of unsigned numbers whatever the type (PTX ISA 9.3.1).
 _RELATIONS = {
@@ -45,7 +37,8 @@ def _comparison(shape: Shape) -> "Callable[[Domain, Sequence[Result]], Truth]":
     is_signed = kind.startswith("s") and not unsigned
 
     def known(domain: Domain, values: Sequence[Result]) -> Truth:
-        return domain.compare(relation, values[0], values[1], bits, is_signed)  # type: ignore[arg-type]
+        first, second = as_numbers(values[:2])
+        return domain.compare(relation, first, second, bits, is_signed)
 
     return known
 

@@ -5,16 +5,8 @@ from collections.abc import Sequence
 from ptxaudit.ir import algebra
 from ptxaudit.ir.affine import Affine, bounds_of
 from ptxaudit.ir.values import Domain, Truth, Value
-from ptxaudit.isa.ptx.evaluate_base import (
-    SHARED_WINDOW,
-    Compiler,
-    Compute,
-    LaneState,
-    Result,
-    Shape,
-    integer_width,
-    truth_of,
-)
+from ptxaudit.isa.evaluation import SHARED_WINDOW, Compute, LaneState, Result, as_numbers, truth_of
+from ptxaudit.isa.ptx.evaluate_base import Compiler, Shape, integer_width
 
 # Shared addresses of the own CTA, and of any CTA of the cluster, lie this far into the window at most.
 _CTA_WINDOW = 1 << 24
@@ -46,9 +38,10 @@ def _compile_pack(width: int, count: int) -> Compute:
     part = width // count
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        if all(type(value) is int for value in values):
-            return (sum(value << (part * index) for index, value in enumerate(values)),)  # type: ignore[misc,operator]
-        elements: tuple[Value, ...] = tuple(values)  # type: ignore[arg-type]
+        elements = tuple(as_numbers(values))
+        known = [element for element in elements if isinstance(element, int)]
+        if len(known) == len(elements):
+            return (sum(number << (part * index) for index, number in enumerate(known)),)
         whole = domain.memory.get(("whole", width, *(domain.key(value) for value in elements)))
         if whole is not None:
             return whole
@@ -70,7 +63,7 @@ def _compile_unpack(width: int, count: int) -> Compute:
     mask = (1 << part) - 1
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        whole: Value = values[0]  # type: ignore[assignment]
+        whole = as_numbers(values)[0]
         if type(whole) is int:
             return [whole >> (part * index) & mask for index in range(count)]
         key = domain.key(whole)
@@ -108,7 +101,7 @@ def _compile_convert(shape: Shape) -> Compute | None:
     widens_signed = from_signed if to_bits > from_bits else to_signed
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
+        value = as_numbers(values)[0]
         if type(value) is int:
             number = value & from_mask
             return ((number ^ sign) - sign & mask,) if widens_signed else (number,)
@@ -130,7 +123,7 @@ def _compile_address(shape: Shape) -> Compute:
     to_space = shape.has("to")
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
+        value = as_numbers(values)[0]
         change = domain.subtract if to_space else domain.add
         return (change(value, SHARED_WINDOW, 64),)
 
@@ -142,7 +135,7 @@ def _compile_is_space(shape: Shape) -> Compute | None:
     operation = shape.opcode
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
+        value = as_numbers(values)[0]
         distance = domain.subtract(value, SHARED_WINDOW, 64)
         low, high = bounds_of(distance)
         answer: Truth | None = None
@@ -157,11 +150,11 @@ def _compile_is_space(shape: Shape) -> Compute | None:
 
 def _compile_select(_: Shape) -> Compute:
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        then, otherwise, condition = values
-        truth = truth_of(domain, condition)
+        then, otherwise = as_numbers(values[:2])
+        truth = truth_of(domain, values[2])
         if isinstance(truth, bool):
             return (then if truth else otherwise,)
-        return (domain.select(truth, then, otherwise),)  # type: ignore[arg-type]
+        return (domain.select(truth, then, otherwise),)
 
     return compute
 
@@ -172,9 +165,9 @@ def _compile_select_by_sign(shape: Shape) -> Compute | None:
         return None
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        then, otherwise, key = values
-        truth = domain.compare("ge", key, 0, 32, True)  # type: ignore[arg-type]
-        return (domain.select(truth, then, otherwise),)  # type: ignore[arg-type]
+        then, otherwise, key = as_numbers(values)
+        truth = domain.compare("ge", key, 0, 32, True)
+        return (domain.select(truth, then, otherwise),)
 
     return compute
 

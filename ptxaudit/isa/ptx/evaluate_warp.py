@@ -24,22 +24,15 @@ from ptxaudit.ir.values import (
     collapse_flags,
     signed,
 )
-from ptxaudit.isa.ptx.evaluate_base import (
-    Compiler,
-    Compute,
-    LaneState,
-    Result,
-    Shape,
-    lane_mask,
-    truth_of,
-)
+from ptxaudit.isa.evaluation import Compute, LaneState, Result, as_numbers, lane_mask, truth_of
+from ptxaudit.isa.ptx.evaluate_base import Compiler, Shape
 
 _NUMBERS = np.arange(LANES)
 _MODES = ("up", "down", "bfly", "idx")
 
 
-def members(state: LaneState, mask: Result) -> Flags:
-    """The executing lanes that a member mask names; all of them if the mask is not one known number."""
+def members(state: LaneState, mask: Result | None) -> Flags:
+    """The executing lanes that a member mask names; all of them if there is none, or it is not one number."""
     if type(mask) is not int:
         return state.active
     named = state.active & (((mask & 0xFFFFFFFF) >> _NUMBERS) & 1).astype(np.bool_)
@@ -78,8 +71,7 @@ def _compile_shuffle(shape: Shape) -> Compute | None:
     both = len(shape.destinations) == 2
 
     def compute(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
-        amount, clamp = values[1], values[2]
+        value, amount, clamp = as_numbers(values[:3])
         if isinstance(amount, Affine) or isinstance(clamp, Affine):
             uniform = not is_varying(value)
             result = value if uniform else domain.opaque(f"shfl.{mode}", value, amount, clamp)
@@ -89,7 +81,7 @@ def _compile_shuffle(shape: Shape) -> Compute | None:
         if type(amount) is int and type(clamp) is int:
             source, inside = _sources(mode, amount, clamp)
         else:
-            spread = (as_lanes(n).astype(np.int64) for n in (amount, clamp))  # type: ignore[arg-type]
+            spread = (as_lanes(n).astype(np.int64) for n in (amount, clamp))
             source, inside = _source_lanes(mode, *spread)
         result = _gather(domain, value, source)
         return (result, collapse_flags(inside)) if both else (result,)
@@ -125,7 +117,7 @@ def _compile_vote(shape: Shape) -> Compute | None:
 
     def compute(domain: Domain, state: LaneState, values: Sequence[Result]) -> Sequence[Result]:
         truth = truth_of(domain, values[0])
-        taking = members(state, values[1] if len(values) > 1 else None)  # type: ignore[arg-type]
+        taking = members(state, values[1] if len(values) > 1 else None)
         if isinstance(truth, bool | np.ndarray):
             flags = np.broadcast_to(np.asarray(truth), LANES)
             return (_count_votes(mode, flags & taking, taking),)
@@ -189,7 +181,7 @@ def _compile_elect(shape: Shape) -> Compute | None:
         return None
 
     def compute(_: Domain, state: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        taking = members(state, values[0] if values else None)  # type: ignore[arg-type]
+        taking = members(state, values[0] if values else None)
         leader = int(taking.argmax())
         return leader, leader == _NUMBERS
 
@@ -213,8 +205,8 @@ def _compile_reduce(shape: Shape) -> Compute | None:
     combine, is_signed = _REDUCTIONS[mode], shape.is_signed
 
     def compute(domain: Domain, state: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        value: Value = values[0]  # type: ignore[assignment]
-        taking = members(state, values[1] if len(values) > 1 else None)  # type: ignore[arg-type]
+        value = as_numbers(values)[0]
+        taking = members(state, values[1] if len(values) > 1 else None)
         if isinstance(value, Affine):
             if not value.varying and mode not in ("add", "xor"):
                 return (value,)

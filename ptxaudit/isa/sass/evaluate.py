@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Memory, Operand, Register
-from ptxaudit.ir.values import Domain
-from ptxaudit.isa.ptx.evaluate_base import Compute, Evaluation, LaneState, Result, unmodelled
+from ptxaudit.isa.evaluation import Evaluation, unmodelled_compute
 from ptxaudit.isa.sass import (
     evaluate_arithmetic,
     evaluate_bits,
@@ -21,9 +20,8 @@ from ptxaudit.isa.sass import (
     evaluate_move,
     evaluate_predicates,
 )
-from ptxaudit.isa.sass.evaluate_base import Compiler, Form, Unmodelled, is_predicate
-
-__all__ = ["Evaluation", "LaneState", "compile_evaluation"]
+from ptxaudit.isa.sass.evaluate_base import Compiler, Form, Unmodelled
+from ptxaudit.isa.sass.registers import is_predicate
 
 _COMPILERS: dict[str, Compiler] = {
     **evaluate_arithmetic.COMPILERS,
@@ -92,7 +90,7 @@ def _unmodelled(instruction: Instruction, root: str) -> Evaluation:
     memory = tuple(o for o in instruction.operands if isinstance(o, Memory) and o.space == "const")
     truths = [is_predicate(register) for register in instruction.writes]
     fresh = root in _STATEFUL or not instruction.known
-    return Evaluation((*sources, *memory), instruction.writes, _atoms(operation, truths, fresh))
+    return Evaluation((*sources, *memory), instruction.writes, unmodelled_compute(operation, truths, fresh))
 
 
 def _spelled(operand: Operand) -> tuple[object, ...]:
@@ -100,15 +98,3 @@ def _spelled(operand: Operand) -> tuple[object, ...]:
     if isinstance(operand, Immediate):
         return (operand.value,)
     return () if isinstance(operand, Register) else (operand,)
-
-
-def _atoms(operation: str, truths: Sequence[bool], fresh: bool) -> Compute:
-    def opaque(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        return unmodelled(domain, operation, values, truths)
-
-    def unique(domain: Domain, _: LaneState, __: Sequence[Result]) -> Sequence[Result]:
-        state = domain.atom((operation, object()), operation, True)
-        return unmodelled(domain, operation, (state,), truths)
-
-    return unique if fresh else opaque
-

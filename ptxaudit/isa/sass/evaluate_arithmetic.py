@@ -14,7 +14,7 @@ from ptxaudit.ir.affine import Affine, bounds_of, is_natural
 from ptxaudit.ir.lanes import as_lanes, collapse, signed, signed_lanes
 from ptxaudit.ir.operands import Register
 from ptxaudit.ir.values import Domain, Truth, Value
-from ptxaudit.isa.ptx.evaluate_base import LaneState, Result
+from ptxaudit.isa.evaluation import LaneState, Result
 from ptxaudit.isa.sass.evaluate_base import (
     CARRY,
     WORD,

@@ -15,12 +15,12 @@ from ptxaudit.ir.affine import Affine, bounds_of
 from ptxaudit.ir.lanes import as_lanes, collapse, collapse_flags
 from ptxaudit.ir.operands import Immediate, Memory, Negated, Opaque, Operand, Register, Vector
 from ptxaudit.ir.values import Domain, Truth, Value
-from ptxaudit.isa.ptx.evaluate_base import Compute, Result, truth_of
+from ptxaudit.isa.evaluation import Compute, Result, as_numbers, truth_of
+from ptxaudit.isa.sass.registers import is_predicate
 
 WORD = 0xFFFFFFFF
 CARRY = 1 << 32
 _NUMBERED = re.compile(r"(U?R)(\d+)$")
-_PREDICATE = re.compile(r"U?P(?:T|R|\d+)$")
 _ZERO = frozenset({"RZ", "URZ", "SRZ"})
 _TRUE = frozenset({"PT", "UPT"})
 _FILES = frozenset({"PR", "UPR"})
@@ -53,7 +53,7 @@ class Word:
 
     def raw(self, domain: Domain, values: Sequence[Result]) -> Value:
         """The value before negation, after every other modifier."""
-        value: Value = values[self.index] if self.constant is None else self.constant  # type: ignore[assignment]
+        value = as_numbers(values)[self.index] if self.constant is None else self.constant
         if self.part is not None:
             start, bits = self.part
             moved = algebra.shift_right(domain, value, start, 32, False)
@@ -237,11 +237,6 @@ def _changed(word: Word, **modifiers: object) -> Word:
         **modifiers,
     }
     return Word(word.index, word.constant, **values)  # type: ignore[arg-type]
-
-
-def is_predicate(operand: Operand) -> bool:
-    """Whether an operand is a single predicate register."""
-    return isinstance(operand, Register) and _PREDICATE.match(operand.name) is not None
 
 
 def next_register(register: Register) -> Register:

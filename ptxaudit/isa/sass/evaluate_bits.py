@@ -12,8 +12,8 @@ from ptxaudit.ir import algebra
 from ptxaudit.ir.affine import Affine, bounds_of
 from ptxaudit.ir.lanes import signed
 from ptxaudit.ir.values import Domain, Value
+from ptxaudit.isa.evaluation import LaneState, Result, per_lane
 from ptxaudit.isa.ptx import bitfields
-from ptxaudit.isa.ptx.evaluate_base import LaneState, Result, per_lane
 from ptxaudit.isa.sass.evaluate_arithmetic import funnel_high
 from ptxaudit.isa.sass.evaluate_base import WORD, Compiler, Form, Plan, Unmodelled, only, simplified
 

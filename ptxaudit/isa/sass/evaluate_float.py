@@ -16,7 +16,7 @@ from ptxaudit.ir import algebra
 from ptxaudit.ir.affine import Affine, is_natural
 from ptxaudit.ir.lanes import signed
 from ptxaudit.ir.values import Domain, Value
-from ptxaudit.isa.ptx.evaluate_base import LaneState, Result, per_lane
+from ptxaudit.isa.evaluation import LaneState, Result, per_lane
 from ptxaudit.isa.sass.evaluate_base import WORD, Compiler, Form, Plan, Unmodelled, Word, only
 
 _INFINITY = 0x7F800000

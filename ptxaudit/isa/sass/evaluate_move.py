@@ -13,8 +13,9 @@ import numpy as np
 from ptxaudit.ir.affine import Affine, Atom, sum_of
 from ptxaudit.ir.operands import Immediate, Negated, Operand, Register
 from ptxaudit.ir.values import LANE_INDEX, Domain, Value
+from ptxaudit.isa.evaluation import Compute, LaneState, Result
 from ptxaudit.isa.ptx import evaluate_warp
-from ptxaudit.isa.ptx.evaluate_base import Compute, LaneState, Result, Shape
+from ptxaudit.isa.ptx.evaluate_base import Shape
 from ptxaudit.isa.sass.evaluate_base import (
     Compiler,
     Form,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from ptxaudit.ir import algebra
 from ptxaudit.ir.operands import Register
 from ptxaudit.ir.values import Domain, Truth, Value
+from ptxaudit.isa.evaluation import LaneState, Result
 from ptxaudit.isa.ptx import bitfields
-from ptxaudit.isa.ptx.evaluate_base import LaneState, Result
 from ptxaudit.isa.sass.evaluate_arithmetic import compile_extremum
 from ptxaudit.isa.sass.evaluate_base import (
     WORD,

@@ -74,12 +74,6 @@ def is_predicate(operand: Operand) -> bool:
     return isinstance(operand, Register) and operand.name in _PREDICATES
 
 
-def split_operands(root: str, operands: Sequence[Operand]) -> tuple[Sequence[Operand], Sequence[Operand]]:
-    """Destinations and sources of an instruction, by its root mnemonic."""
-    count = _destination_count(DESTINATIONS.get(root, Destinations.FIRST), operands)
-    return operands[:count], operands[count:]
-
-
 def _destination_count(destinations: Destinations, operands: Sequence[Operand]) -> int:
     match destinations:
         case Destinations.NONE:
