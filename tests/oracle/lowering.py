@@ -38,8 +38,8 @@ class Reading:
     `cumulative_phases`: a wait also observes the arrivals of phases before the one that it waits for.
     `read_before_write_needs_proxy_fence`: a generic read before an asynchronous write of the location (or
     the reverse) counts as ordered only with a proxy fence, not by base causality alone.
-    `copies_complete_at_target`: the complete-tx of a `cp.async.bulk` is an operation of the CTA of its
-    mbarrier, not of the thread that issued the copy, so a wait at CTA scope there synchronizes with it.
+    `copies_complete_at_target`: the write and the complete-tx of a `cp.async.bulk` are operations of the CTA
+    of its mbarrier, not of the one that issued the copy, so a wait at CTA scope there synchronizes with them.
     `asynchronous_carries`: who observes the completion of an asynchronous operation comes after all that
     came before its issue, not only after its accesses.
     """
@@ -248,6 +248,8 @@ class _Lowering:
                 issue = self._in_order(Event(Kind.NODE, self.number, self.place))
                 event = self._signal(name, Scope.CTA)
                 self.skeleton.fixed.extend((copy.done, event) for copy in copies)
+                if self.reading.asynchronous_carries:
+                    self.skeleton.fixed.append((issue, event))
                 self._agent(name, Operation(event, arrive=1), issue)
             case op.StoreAsync(target, mbarrier):
                 self._complete(self._async(None, target, "generic"), mbarrier, op.BYTES, bulk=False)
@@ -298,14 +300,17 @@ class _Lowering:
         for kind, name in ((Kind.READ, source), (Kind.WRITE, target)):
             if name is None:
                 continue
-            access = self._event(Event(kind, self.number, self.place, name, name, proxy), self.id)
+            place = self.place
+            if self.reading.copies_complete_at_target and kind is Kind.WRITE and proxy == ASYNC:
+                place = Place(0, 0, self.homes[name] or place.cta)
+            access = self._event(Event(kind, self.number, place, name, name, proxy), self.id)
             leave = self._event(Event(Kind.NODE, self.number, self.place), self.id)
             skeleton.exits[access] = leave
             skeleton.fixed.append((issue, access))
             if nodes:
                 skeleton.fixed.append((nodes[-1], access))
             if proxy == ASYNC:
-                fence = Event(Kind.FENCE, self.number, self.place,
+                fence = Event(Kind.FENCE, self.number, place,
                               proxy_fence=ProxyFence(ASYNC, outward=False))
                 implicit = self._event(fence, self.id)
                 skeleton.fixed.append((leave, implicit))

@@ -5,14 +5,20 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ptxaudit.analysis.order.address import SHARED_START, in_cta, is_shared_generic, shared_layout, split
+from ptxaudit.analysis.order.address import (
+    SHARED_START,
+    SHARED_WINDOW,
+    in_cta,
+    is_shared_generic,
+    shared_layout,
+    split,
+)
 from ptxaudit.analysis.order.barriers import Mbarrier
 from ptxaudit.analysis.order.decisions import Decisions
 from ptxaudit.analysis.order.fragment import blend_truth, lane_bits
 from ptxaudit.analysis.order.memory import SharedContents
 from ptxaudit.ir.function import Variable
 from ptxaudit.ir.values import Affine, Domain, Truth
-from ptxaudit.isa.ptx.evaluate import SHARED_WINDOW
 
 
 def wants(outcome: bool) -> Callable[[], bool]:
