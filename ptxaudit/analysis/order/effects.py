@@ -555,11 +555,12 @@ def _store(
     lanes = np.flatnonzero(active)
     if isinstance(address, int):
         lanes = lanes[-1:]
+    starts = [int(place) for place in places[lanes]]
     for position, operand in enumerate(elements):
         stored = machine.value(fragment, operand)
-        for lane in lanes:
-            element: Value = int(stored[lane]) if isinstance(stored, np.ndarray) else stored
-            place = int(places[lane]) + position * width
+        in_lanes = stored[lanes].tolist() if isinstance(stored, np.ndarray) else [stored] * len(starts)
+        for start, element in zip(starts, in_lanes, strict=True):
+            place = start + position * width
             machine.memory.store(place >> RANK_SHIFT, place & OFFSET_MASK, width, element)
 
 

@@ -1,6 +1,7 @@
 """The part of a warp that follows one path: its lanes, registers and place."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -50,7 +51,13 @@ class Fragment:
 
 def lane_bits(mask: Flags) -> int:
     """Flags as a bit mask, lane 0 in bit 0."""
-    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+    return _bits_of(mask.tobytes())
+
+
+@lru_cache(maxsize=4096)
+def _bits_of(flags: bytes) -> int:
+    """The mask of one byte a lane; an execution asks for the same few again and again."""
+    return int.from_bytes(np.packbits(np.frombuffer(flags, np.uint8), bitorder="little").tobytes(), "little")
 
 
 def merge(domain: Domain, parts: "list[Fragment]", joins: tuple[JoinPoint, ...]) -> Fragment:

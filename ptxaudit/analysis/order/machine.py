@@ -572,9 +572,9 @@ class Machine:
 
     def operand(self, fragment: Fragment, operand: Operand) -> "Value | Truth":
         """What an operand stands for."""
+        if isinstance(operand, Register):  # most are; matching against every class takes its time
+            return self.register(fragment, operand)
         match operand:
-            case Register():
-                return self.register(fragment, operand)
             case Immediate(value):
                 if isinstance(value, int):
                     return value & _WORD if value >= 0 else value

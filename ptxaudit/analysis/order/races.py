@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,11 +93,18 @@ class _Log:
     low: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     high: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     writes: "NDArray[np.bool_]" = field(default_factory=lambda: np.zeros(256, dtype=np.bool_))
+    component: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    index: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
 
     def overlapping(self, low: int, high: int, writes: bool) -> "NDArray[np.intp]":
         count = len(self.moments)
         hit = (self.low[:count] < high) & (self.high[:count] > low)
         return np.flatnonzero(hit if writes else hit & self.writes[:count])
+
+    def not_in(self, clock: "NDArray[np.int32]", slots: "NDArray[np.intp]") -> "NDArray[np.intp]":
+        """Those of the slots whose accesses a clock does not know."""
+        unknown: NDArray[np.intp] = slots[clock[self.component[slots]] < self.index[slots]]
+        return unknown
 
     def written_from(self, start: int, stop: int) -> int:
         """Where the stores that follow each other from ``start`` on end, at ``stop`` at the latest.
@@ -124,8 +132,11 @@ class _Log:
             if slot == len(self.low):
                 self.low, self.high = np.resize(self.low, 2 * slot), np.resize(self.high, 2 * slot)
                 self.writes = np.resize(self.writes, 2 * slot)
+                self.component = np.resize(self.component, 2 * slot)
+                self.index = np.resize(self.index, 2 * slot)
         self.moments[slot] = moment
         self.low[slot], self.high[slot], self.writes[slot] = low, high, writes
+        self.component[slot], self.index[slot] = moment.component, moment.index
 
 
 class RaceFinder:
@@ -191,7 +202,12 @@ class RaceFinder:
         writes = _writes(moment.step)
         low, high = int(footprint.starts.min()), int(footprint.starts.max()) + footprint.size
         log = self._logs.setdefault(footprint.memory, _Log())
-        for slot in log.overlapping(low, high, writes):
+        outside = footprint.memory[0].startswith("global")
+        slots = log.overlapping(low, high, writes)
+        if footprint.memory[0] != "tmem" and _proxy(moment.step) is ev.Proxy.GENERIC:
+            # Of what is visible to a generic access nothing more is asked: no fence of a proxy or of tcgen05.
+            slots = log.not_in(moment.agent.clocks[OUTER if outside else SHARED], slots)
+        for slot in slots:
             earlier = log.moments[slot]
             self._compare(earlier, moment, footprint)
         key = (
@@ -398,7 +414,7 @@ def _reads(step: Step) -> bool:
 def _morally_strong(one: Moment, other: Moment) -> bool:
     """Whether both accesses are strong and each one's scope includes the other's thread (PTX ISA 8.7)."""
     widest = ev.Scope.CTA if one.agent.cta == other.agent.cta else ev.Scope.CLUSTER
-    return all(_is_strong(moment.step, widest) for moment in (one, other))
+    return _is_strong(one.step, widest) and _is_strong(other.step, widest)
 
 
 def _is_strong(step: Step, widest: ev.Scope) -> bool:
@@ -439,6 +455,8 @@ def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:
 
     An allocation conflicts only with the other CTA of its pair freeing the columns, two of which do not.
     """
+    if isinstance(earlier.step.event, ev.Access) and isinstance(later.step.event, ev.Access):
+        return False
     kinds = {
         one.step.event.action if isinstance(one.step.event, ev.TensorOperation) else None
         for one in (earlier, later)
@@ -472,10 +490,22 @@ def _sure(footprint: Footprint) -> Footprint:
 
 def _touches(first: Footprint, second: Footprint) -> bool:
     if first.memory[0] == "tmem" and first.lanes is not None and second.lanes is not None:
-        return bool(np.intersect1d(first.lanes, second.lanes).size) and _intersects(first, second)
+        return _intersects(first, second) and not _set_of(first.lanes).isdisjoint(_set_of(second.lanes))
     return _intersects(first, second)
 
 
+def _set_of(lanes: "NDArray[np.int64]") -> frozenset[int]:
+    return _set_of_bytes(lanes.tobytes(), lanes.dtype.str)
+
+
+@lru_cache(maxsize=1024)
+def _set_of_bytes(lanes: bytes, dtype: str) -> frozenset[int]:
+    return frozenset(np.frombuffer(lanes, np.dtype(dtype)).tolist())
+
+
 def _intersects(first: Footprint, second: Footprint) -> bool:
+    if len(first.starts) == 1 and len(second.starts) == 1:
+        distance = int(second.starts[0]) - int(first.starts[0])
+        return -second.size < distance < first.size
     starts, others = first.starts[:, None], second.starts[None, :]
     return bool(((starts < others + second.size) & (others < starts + first.size)).any())

@@ -9,6 +9,7 @@ Direction: forward, beside the walk of ``clocks``. Join: none. Known limits: an 
 operation it is about, so that a fence is not asked for where one hand-over by mbarrier lies in between.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,12 +23,19 @@ BEFORE, AFTER = "tcgen05.fence::before_thread_sync", "tcgen05.fence::after_threa
 
 
 @dataclass(slots=True)
-class _HandOver:
-    """A fence or arrive by a thread, and up to which steps it comes after those of its warp."""
+class _HandOvers:
+    """The fences and arrives by a thread, each with the steps of its warp's threads that it comes after.
 
-    component: int
-    index: int
-    after: dict[int, int]
+    Both grow with time: of those up to a step the last one tells of all.
+    """
+
+    indices: list[int] = field(default_factory=list)
+    after: list[dict[int, int]] = field(default_factory=list)
+
+    def latest(self, index: int) -> dict[int, int]:
+        """What the last one up to step ``index`` of the thread comes after."""
+        place = bisect_right(self.indices, index)
+        return self.after[place - 1] if place else {}
 
 
 @dataclass(slots=True)
@@ -35,7 +43,7 @@ class TensorFences:
     """What fences the agents of one execution have executed; ``step`` is called for each step."""
 
     _agents_of_warp: list[list[Agent]]
-    _handed_on: dict[int, list[_HandOver]] = field(default_factory=dict)
+    _handed_on: dict[int, dict[int, _HandOvers]] = field(default_factory=dict)
     _taken_over: dict[int, "NDArray[np.int32]"] = field(default_factory=dict)
     _waited: set[int] = field(default_factory=set)
 
@@ -53,8 +61,10 @@ class TensorFences:
             elif action is ev.TensorAction.FENCE_BEFORE or isinstance(event, ev.MbarrierArrive):
                 time = agent.clocks[TIME]
                 after = {one.component: int(time[one.component]) for one in self._agents_of_warp[agent.warp]}
-                hand_over = _HandOver(agent.component, int(time[agent.component]), after)
-                self._handed_on.setdefault(agent.warp, []).append(hand_over)
+                of_warp = self._handed_on.setdefault(agent.warp, {})
+                hand_over = of_warp.setdefault(agent.component, _HandOvers())
+                hand_over.indices.append(int(time[agent.component]))
+                hand_over.after.append(after)
             elif isinstance(event, ev.MbarrierWait) and event.semantics is not ev.Semantics.RELAXED:
                 self._waited.add(agent.component)
 
@@ -64,8 +74,8 @@ class TensorFences:
             return None
         time, component = later.agent.clocks[TIME], earlier.agent.component
         if not any(
-            earlier.issue_index <= hand_over.after[component] and hand_over.index <= time[hand_over.component]
-            for hand_over in reversed(self._handed_on.get(earlier.agent.warp, ()))
+            earlier.issue_index <= hand_over.latest(int(time[thread])).get(component, -1)
+            for thread, hand_over in self._handed_on.get(earlier.agent.warp, {}).items()
         ):
             return BEFORE
         taken_over = self._taken_over.get(later.agent.component)
