@@ -33,17 +33,29 @@ def check(analysis: FunctionAnalysis) -> Outcome:
 
 
 def _too_many(report: OrderReport, execution: Execution) -> Iterator[Violation]:
-    """Arrivals of one instruction of one warp that are more than the whole phase needs.
+    """Arrivals that are more than the whole phase needs: its pending count would fall below zero.
 
-    Other sums depend on the order of the warps, in which a phase may complete in between.
+    Those of a phase whose bytes are still to come count together, whoever arrives; the bytes may come that
+    late in every launch that makes the same decisions.
     """
+    totals: Counter[tuple[BarrierKey, int]] = Counter()
     for step in steps_of(execution):
-        if not isinstance(step.event, ev.MbarrierArrive) or step.key is None or step.may:
+        if isinstance(step.event, ev.MbarrierInit):
+            # Its phases count from 0 again.
+            totals = Counter({place: total for place, total in totals.items() if place[0] != step.key})
+        if not isinstance(step.event, ev.MbarrierArrive) or step.key is None or step.may or step.event.drop:
             continue
         expected = execution.barrier_counts.get(step.key)
         counted = step.event.source is not ev.ArriveSource.CP_ASYNC or step.event.no_increment
-        if expected is not None and counted and step.count > expected and not step.event.drop:
+        if expected is None or not counted:
+            continue
+        totals[step.key, step.phase] += step.count
+        total = totals[step.key, step.phase]
+        if step.count > expected:
             mismatch = f"{step.count} arrivals come from one warp, and the phase needs {expected}"
+            yield _violation(report, execution, step, step.key, mismatch)
+        elif total - step.count <= expected < total:
+            mismatch = f"phase {step.phase} gets arrival {total} before it completes, and needs {expected}"
             yield _violation(report, execution, step, step.key, mismatch)
 
 

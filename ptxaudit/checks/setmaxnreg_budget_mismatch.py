@@ -2,8 +2,9 @@
 
 The registers that a CTA gets at launch are its pool. A decrease gives registers back, an increase waits until
 there are enough. The check does this sum over the warps in an order in which they could have executed their
-``setmaxnreg``: an increase that is never satisfied hangs. Registers that are left over although a role could
-have taken them mean that the increases do not belong to this launch.
+``setmaxnreg`` and CTA barriers: an increase that is never satisfied hangs, also when the registers come back
+only behind a barrier that the waiting warp has not come to. Registers that are left over although a role
+could have taken them mean that the increases do not belong to this launch.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
-from ptxaudit.analysis.order.trace import Execution, Step
+from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.arch import REGISTERS_PER_MULTIPROCESSOR, WARP_SIZE
 from ptxaudit.checks._executions import steps_of
 from ptxaudit.checks._order import has, incomplete
@@ -27,15 +28,23 @@ _WAITS = (ev.MbarrierWait, ev.CtaBarrier, ev.ClusterBarrier)
 
 @dataclass(slots=True)
 class _Pool:
-    """Registers per thread by warp, what nobody has, and the increases that wait for them."""
+    """Registers per thread by warp, what nobody has, and the steps that wait for them or at barriers.
+
+    ``missing`` are the numbers of the steps that still have to arrive, by phase of a CTA barrier.
+    """
 
     held: dict[int, int]
+    missing: dict[tuple[BarrierKey | None, int], set[int]]
     free: int = 0
     waiting: dict[int, deque[Step]] = field(default_factory=dict)
     least_free: int | None = None
 
     def execute(self, step: Step) -> bool:
-        """Do one ``setmaxnreg`` of one warp; false when the pool has too few registers."""
+        """Do one step of one warp; false when the pool has too few registers or the barrier stays closed."""
+        if isinstance(step.event, ev.CtaBarrier):
+            missing = self.missing[step.key, step.phase]
+            missing.discard(step.number)
+            return not missing or step.event.action is ev.BarrierAction.ARRIVE
         wanted = _registers(step) - self.held[step.warp]
         if wanted > self.free:
             return False
@@ -56,6 +65,11 @@ class _Pool:
                 while pending and self.execute(pending[0]):
                     pending.popleft()
                     progressed = True
+
+    def blocked(self) -> list[Step]:
+        """The increases that nothing satisfies."""
+        fronts = [queue[0] for queue in self.waiting.values() if queue]
+        return [step for step in fronts if isinstance(step.event, ev.RegisterReconfigure)]
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -90,14 +104,20 @@ def _at_launch(analysis: FunctionAnalysis) -> int | str:
 
 
 def _violations(report: OrderReport, execution: Execution, launch: int) -> Iterator[Violation]:
-    steps = [step for step in steps_of(execution) if isinstance(step.event, ev.RegisterReconfigure)]
+    kinds = (ev.RegisterReconfigure, ev.CtaBarrier)
+    steps = [step for step in steps_of(execution) if isinstance(step.event, kinds)]
+    arrivals: dict[tuple[BarrierKey | None, int], set[int]] = {}
+    for step in steps:
+        if isinstance(step.event, ev.CtaBarrier):
+            arrivals.setdefault((step.key, step.phase), set()).add(step.number)
     for cta in {warp.cta for warp in execution.warps}:
         warps = [number for number, warp in enumerate(execution.warps) if warp.cta == cta]
         own = [step for step in steps if step.warp in warps]
-        pool = _Pool(dict.fromkeys(warps, launch))
+        missing = {place: set(numbers) for place, numbers in arrivals.items()}
+        pool = _Pool(dict.fromkeys(warps, launch), missing)
         for step in own:
             pool.submit(step)
-        blocked = [queue[0] for queue in pool.waiting.values() if queue]
+        blocked = pool.blocked()
         if blocked:
             yield _exceeded(report, execution, pool, blocked[0], launch)
         elif pool.least_free:
@@ -106,7 +126,7 @@ def _violations(report: OrderReport, execution: Execution, launch: int) -> Itera
 
 def _exceeded(report: OrderReport, execution: Execution, pool: _Pool, step: Step, launch: int) -> Violation:
     leaving = _may_leave(execution, pool)
-    blocked = [queue[0] for queue in pool.waiting.values() if queue]
+    blocked = pool.blocked()
     lacking = sum(_registers(one) - pool.held[one.warp] for one in blocked) - pool.free
     may_be_freed = sum(pool.held[warp] for warp in leaving)
     sentences = [f"{len(pool.held)} warps have {launch} registers a thread at launch: {_warps_total(pool)}."]
