@@ -2,8 +2,10 @@
 
 Draws one-defect mutants (``mutant_operators.py``) of the corpus's PTX files, audits them in this process
 and prints, as Markdown, how many were named by a right rule at error or warning, by operator and by rule, and
-then every other one with its place. Only what the unmodified kernel does not show counts. Run by hand, with
-``nice``: a mutant takes some seconds. ``--json FILE`` keeps each result, one a line.
+then every other one with its place. Only what the unmodified kernel does not show counts. Silent mutants
+that a reader found harmless (``harmless_mutants.toml``) stand apart. Run by hand, with ``nice``: a mutant
+takes some seconds. ``--json FILE`` keeps each result, one a line; ``--again FILE`` audits those once more
+that such a file does not have as named.
 """
 
 import argparse
@@ -13,9 +15,10 @@ import re
 import signal
 import sys
 import time
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -38,7 +41,8 @@ GEMM_RING = Path(__file__).parents[2] / "fixtures" / "kernels" / "gemm_ring" / "
 MOST_PER_KERNEL = 12
 LEAST_PER_KERNEL = 3
 FULL_SHARE_BYTES = 70_000
-OUTCOMES = ("right", "note", "other", "unknown", "silent", "no answer")
+HARMLESS = Path(__file__).with_name("harmless_mutants.toml")
+OUTCOMES = ("right", "note", "other", "unknown", "silent", "no answer", "harmless")
 
 
 class OutOfTime(BaseException):
@@ -79,14 +83,19 @@ def main() -> None:
     parser.add_argument("--operator", default="")
     parser.add_argument("--seconds", type=int, default=120, help="time for one audit")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--again", type=Path)
     arguments = parser.parse_args()
     files = [path for path in arguments.corpus.glob("*.ptx") if re.search(arguments.match, path.name)]
     if re.search(arguments.match, GEMM_RING.name) or arguments.match == KERNELS:
         files.append(GEMM_RING)
     files.sort(key=lambda path: (path.stat().st_size, path.name))
-    drawn = draw(files, arguments.limit, arguments.seed, arguments.operator)
-    results = list(measure(drawn, arguments.seconds, arguments.json))
-    print(table(results))
+    kept: list[Result] = []
+    if arguments.again is None:
+        drawn = draw(files, arguments.limit, arguments.seed, arguments.operator)
+    else:
+        drawn, kept = unnamed(files, arguments.again)
+    results = [*kept, *measure(drawn, arguments.seconds, arguments.json)]
+    print(table([harmless(result) for result in results]))
 
 
 def draw(files: list[Path], limit: int, seed: int, wanted: str) -> dict[Path, list[Mutant]]:
@@ -117,6 +126,29 @@ def draw(files: list[Path], limit: int, seed: int, wanted: str) -> dict[Path, li
     return drawn
 
 
+def unnamed(files: list[Path], log: Path) -> tuple[dict[Path, list[Mutant]], list[Result]]:
+    """The mutants of a log that no right rule named, to be audited again, and the results of the others."""
+    results = [Result(**json.loads(line)) for line in log.read_text().splitlines()]
+    kept = [result for result in results if result.outcome == "right"]
+    wanted = {(result.kernel, result.line, result.operator) for result in results if result not in kept}
+    drawn: dict[Path, list[Mutant]] = {}
+    for path in files:
+        text = path.read_text()
+        found = mutants(load_ptx(SourceText(path.name, text)).functions, text)
+        drawn[path] = [mutant for mutant in found if (path.name, mutant.line, mutant.operator) in wanted]
+    return drawn, kept
+
+
+def harmless(result: Result) -> Result:
+    """The result, set apart when the mutant was silent and a reader found that nothing can show it."""
+    classes = tomllib.loads(HARMLESS.read_text())["class"]
+    read = {name: entry["reason"] for entry in classes for name in entry["mutants"]}
+    name = f"{result.kernel}:{result.line} {result.operator}"
+    if result.outcome != "silent" or name not in read:
+        return result
+    return replace(result, outcome="harmless", rules=(read[name],))
+
+
 def share(path: Path) -> int:
     """How many mutants a kernel may give: analysis takes longer the larger it is."""
     wanted = MOST_PER_KERNEL * FULL_SHARE_BYTES // path.stat().st_size
@@ -133,7 +165,7 @@ def measure(drawn: dict[Path, list[Mutant]], seconds: int, log: Path | None) -> 
             assert original is not None
             start = time.monotonic()
             result = judge(path.name, mutant, original, rules, seconds)
-            result = Result(**(asdict(result) | {"seconds": round(time.monotonic() - start, 1)}))
+            result = replace(result, seconds=round(time.monotonic() - start, 1))
             print(f"{result.kernel}:{result.line} {result.operator}: {result.outcome}", file=sys.stderr)
             if log is not None:
                 with log.open("a") as stream:
@@ -185,7 +217,7 @@ def judge(kernel: str, mutant: Mutant, original: Said, rules: tuple[Rule, ...], 
     try:
         now = said(kernel, mutant.text, rules, seconds)
     except OutOfTime:
-        return Result(**(asdict(base) | {"outcome": "no answer"}))
+        return replace(base, outcome="no answer")
     new = now.findings - original.findings
     heavy = {rule for rule, severity, _ in new if severity != Severity.NOTE.value}
     light = {rule for rule, severity, _ in new if severity == Severity.NOTE.value}
@@ -197,12 +229,7 @@ def judge(kernel: str, mutant: Mutant, original: Said, rules: tuple[Rule, ...], 
         ("unknown", lost),
     )
     outcome, shown = next(((name, found) for name, found in met if found), ("silent", set()))
-    return Result(
-        **(
-            asdict(base)
-            | {"outcome": outcome, "rules": tuple(sorted(shown)), "all_rules": tuple(sorted(heavy | light))}
-        )
-    )
+    return replace(base, outcome=outcome, rules=tuple(sorted(shown)), all_rules=tuple(sorted(heavy | light)))
 
 
 def table(results: list[Result]) -> str:
