@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxaudit.analysis.order import effects
+from ptxaudit.analysis.order import effects, effects_barrier, effects_mbarrier, effects_memory
 from ptxaudit.analysis.order.address import in_cta, shared_layout
 from ptxaudit.analysis.order.barriers import ClusterBarrierState, CtaBarrierState, Mbarrier
 from ptxaudit.analysis.order.decisions import Decisions
+from ptxaudit.analysis.order.executing import Executing, Progress, among
 from ptxaudit.analysis.order.flags import StrongWrites, flag_loops
 from ptxaudit.analysis.order.fragment import Fragment, JoinPoint, Waiting, blend, is_truth, lane_bits, merge
 from ptxaudit.analysis.order.memory import SharedContents
@@ -187,10 +188,10 @@ class Machine:
                 self._advance(fragment)
                 if not (polled and _polls(fragment)):
                     self._idle_rounds = 0
-                effects.deliver(self)
+                effects_mbarrier.deliver(self)
                 if self.operations_left <= 0:
                     break
-            if not (progressed or effects.complete_at_rest(self) or self._poll_again()):
+            if not (progressed or effects_mbarrier.complete_at_rest(self) or self._poll_again()):
                 break
             pending = self.fragments
         if self.operations_left <= 0:
@@ -306,7 +307,7 @@ class Machine:
         assert leaving.instruction is not None
         total = (leaving.instruction.location.offset or 0) + INSTRUCTION_BYTES
         for operand in leaving.condition:
-            value = effects.among(self.value(fragment, operand), fragment.mask)
+            value = among(self.value(fragment, operand), fragment.mask)
             if not isinstance(value, int):
                 return None
             total += value
@@ -444,7 +445,7 @@ class Machine:
         for point in reversed(fragment.joins):
             point.remaining = point.remaining & ~lanes
             self._try_merge(point)
-        effects.threads_exited(self, cta)
+        effects_barrier.threads_exited(self, cta)
 
     # Operations --------------------------------------------------------------------------------------
 
@@ -479,18 +480,20 @@ class Machine:
             mapped = effects.map_address(self, fragment, operation)
             self.write(fragment, operation.mapping.result, mapped, guard)
         elif operation.parameter:
-            effects.load_parameter(self, fragment, operation, guard)
+            effects_memory.load_parameter(self, fragment, operation, guard)
         elif operation.floating:
             self._write_unknown(fragment, operation, guard)
         elif operation.evaluation is not None:
             self._evaluate(fragment, operation, active, guard)
-        if operation.events:
-            self.visits[fragment.warp, instruction.index] += 1
+        if not operation.events:
+            return True
+        self.visits[fragment.warp, instruction.index] += 1
+        here = Executing(self, fragment, operation, active, may)
         for event in operation.events:
-            outcome = effects.apply(self, fragment, operation, event, active, may)
-            if outcome is effects.Progress.WAIT:
+            outcome = effects.apply(here, event)
+            if outcome is Progress.WAIT:
                 return False
-            if outcome is effects.Progress.ENDED:
+            if outcome is Progress.ENDED:
                 return bool(fragment.mask.any())
         return True
 
@@ -587,7 +590,7 @@ class Machine:
                     return self.domain.negate(plain)  # type: ignore[arg-type]
                 return self.domain.subtract(0, plain, 32)  # type: ignore[arg-type]
             case Memory(space="const"):
-                return effects.constant_word(self, fragment, operand)
+                return effects_memory.constant_word(self, fragment, operand)
             case Memory(space="gdesc"):
                 return self.descriptor(fragment, operand)
             case Memory():

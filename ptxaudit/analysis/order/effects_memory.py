@@ -1,0 +1,200 @@
+"""What accesses do to shared memory, and what loads give: from memory, parameters and constants."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ptxaudit.analysis.order import footprints
+from ptxaudit.analysis.order.address import OFFSET_MASK, RANK_SHIFT, is_shared_generic, split
+from ptxaudit.analysis.order.executing import Executing
+from ptxaudit.analysis.order.flags import is_strong
+from ptxaudit.analysis.order.fragment import Fragment
+from ptxaudit.analysis.order.program import LARGEST_WORD, Operation, stored_elements
+from ptxaudit.analysis.order.trace import Step
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.lanes import Lanes
+from ptxaudit.ir.operands import Memory, Operand, Symbol
+from ptxaudit.ir.values import LANES, Affine, Truth, Value, as_lanes
+
+if TYPE_CHECKING:
+    from ptxaudit.analysis.order.machine import Machine
+
+# A warp that loads one word this often in one place is taken to wait for another thread to change it.
+_LOADS_OF_ONE_VALUE = 64
+# Suffixes of SASS loads of less than a word; all others load words.
+_PARTIAL_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
+
+
+def access(here: Executing, event: ev.Access) -> None:
+    """An access: its footprint, what it leaves in shared memory, and what it loads."""
+    step = here.step(event)
+    if event.completion is not ev.Completion.SYNCHRONOUS:
+        step.operation = here.machine.current_operation(here.fragment, event.completion.value)
+    value = here.value(event.address)
+    if event.barrier is None or here.keys(event.barrier) != []:
+        footprints.attach(here.machine, here.fragment, step, event, value, here.active)
+    if event.completion is ev.Completion.SYNCHRONOUS:
+        if event.kind is ev.AccessKind.UPDATE and event.operation != "exch":
+            _forget(here, event, value)
+        elif event.writes and event.value is not None:
+            _store(here, event, value)
+        if here.operation.loads:
+            _load(here, event, value)
+    elif event.writes and step.footprint is not None:
+        _overwrite(here.machine, step)
+
+
+def _overwrite(machine: "Machine", step: Step) -> None:
+    """An asynchronous write: what was known of the memory is known no longer."""
+    assert step.footprint is not None
+    cta = step.footprint.memory[1]
+    for start in step.footprint.starts:
+        machine.epochs[cta, int(start) >> 4] += 1
+        machine.memory.forget(cta, int(start), min(step.footprint.size, 64))
+
+
+def _forget(here: Executing, event: ev.Access, address: Value) -> None:
+    """An atomic operation: what it leaves is not worked out."""
+    places = _shared_places(event, address)
+    for place in () if places is None else np.unique(places[here.active]):
+        cta, offset = split(int(place))
+        here.machine.epochs[cta, offset >> 4] += 1
+        here.machine.memory.forget(cta, offset, event.size or LARGEST_WORD)
+
+
+def _shared_places(event: ev.Access, value: Value) -> Lanes | None:
+    if isinstance(value, Affine):
+        return None
+    if event.space is ev.StateSpace.GENERIC:
+        if not is_shared_generic(int(as_lanes(value)[0])):
+            return None
+    elif event.space not in (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER):
+        return None
+    return as_lanes(value) & np.uint64(0xFFFFFFFF)
+
+
+def _store(here: Executing, event: ev.Access, address: Value) -> None:
+    """Remember what a store of a few words puts into shared memory."""
+    places = _shared_places(event, address)
+    if places is None or event.value is None or event.size is None or event.size > LARGEST_WORD:
+        return
+    elements = stored_elements(event)
+    width = event.size // len(elements)
+    lanes = np.flatnonzero(here.active)
+    if isinstance(address, int):
+        lanes = lanes[-1:]
+    starts = [int(place) for place in places[lanes]]
+    for position, operand in enumerate(elements):
+        stored = here.value(operand)
+        in_lanes = stored[lanes].tolist() if isinstance(stored, np.ndarray) else [stored] * len(starts)
+        for start, element in zip(starts, in_lanes, strict=True):
+            place = start + position * width
+            here.machine.memory.store(place >> RANK_SHIFT, place & OFFSET_MASK, width, element)
+
+
+def _load(here: Executing, event: ev.Access, address: Value) -> None:
+    operation = here.operation
+    if not operation.value_needed:
+        for register in operation.loads:
+            here.fragment.registers.pop(register.name, None)
+        return
+    count = len(operation.loads)
+    width = (event.size or 4 * count) // count
+    for position, register in enumerate(operation.loads):
+        here.write(register, _loaded(here, event, address, position * width))
+
+
+def _loaded(here: Executing, event: ev.Access, address: Value, offset: int) -> Value:
+    """What a load finds ``offset`` bytes behind its address."""
+    machine, index = here.machine, here.operation.instruction.index
+    domain = machine.domain
+    varying = not isinstance(address, int) and not (isinstance(address, Affine) and not address.varying)
+    places = _shared_places(event, address)
+    if places is not None:
+        return _loaded_from_shared(here, event, address, places[here.active], offset, varying)
+    name = f"load@{index}"
+    if is_strong(event) or event.space is ev.StateSpace.TENSOR:
+        unique = (index, here.fragment.warp, machine.visits[here.fragment.warp, index], offset)
+        return domain.atom(("load", unique), name, varying or event.kind is ev.AccessKind.UPDATE)
+    # The same word wherever it is loaded, unless a loop waits for it to change.
+    rounds = machine.visits[here.fragment.warp, index] // _LOADS_OF_ONE_VALUE
+    return domain.atom(("weak", domain.key(address), offset, event.size, rounds), name, varying)
+
+
+def _loaded_from_shared(
+    here: Executing, event: ev.Access, address: Value, places: Lanes, offset: int, varying: bool
+) -> Value:
+    """What the active lanes, which access ``places``, find ``offset`` bytes further on."""
+    domain = here.machine.domain
+    width = (event.size or 4) // len(here.operation.loads)
+    found = [
+        here.machine.memory.load(int(p) + offset >> RANK_SHIFT, int(p) + offset & OFFSET_MASK, width)
+        for p in (places if varying else places[:1])
+    ]
+    values = [value for value in found if value is not None]
+    if len(values) == len(found):
+        if not varying:
+            return values[0]
+        if all(isinstance(value, int) for value in values):
+            lanes = np.zeros(LANES, dtype=np.uint64)
+            lanes[here.active] = np.array(values, dtype=np.uint64)
+            return lanes
+    place = int(places[0]) + offset
+    epoch = here.machine.epochs[place >> RANK_SHIFT, (place & OFFSET_MASK) >> 4]
+    key = ("shared", domain.key(address), offset, epoch)
+    return domain.atom(key, f"shared[{place & OFFSET_MASK:#x}]", varying)
+
+
+# Parameters and constants ------------------------------------------------------------------------------
+
+
+def load_parameter(machine: "Machine", fragment: Fragment, operation: Operation, guard: Truth) -> None:
+    """A load from parameters or constants: the same unknown value wherever it is loaded."""
+    source = operation.instruction.operands[-1]
+    if isinstance(source, Memory):
+        address, bank = machine.address(fragment, source), source.bank
+    else:
+        address, bank = machine.value(fragment, source), None
+    width = _element_width(operation.instruction.opcode)
+    for position, register in enumerate(operation.loads):
+        at = machine.domain.add(address, position * width, 64)
+        argument = _argument(machine, source) if position == 0 else None
+        word = _constant(machine, fragment, bank, at, width) if argument is None else argument
+        machine.write(fragment, register, word, guard)
+
+
+def _argument(machine: "Machine", source: Operand) -> int | None:
+    """The value that a launch description gives a parameter, where exactly that is loaded (PTX)."""
+    arguments = machine.launch.arguments
+    if not arguments or not isinstance(source, Memory) or source.offset or len(source.terms) != 1:
+        return None
+    names = [parameter.name for parameter in machine.function.parameters]
+    term = source.terms[0]
+    if not isinstance(term, Symbol) or term.name not in names:
+        return None
+    value = arguments.get(names.index(term.name))
+    return None if value is None else value & ((1 << 64) - 1)
+
+
+def constant_word(machine: "Machine", fragment: Fragment, source: Memory) -> Value:
+    """The 32-bit word of an operand in a constant bank (SASS)."""
+    return _constant(machine, fragment, source.bank, machine.address(fragment, source), 4)
+
+
+def _constant(machine: "Machine", fragment: Fragment, bank: int | None, at: Value, width: int) -> Value:
+    known = machine.known_constant(fragment, bank, at, width)
+    if known is None and width == 4 and machine.sample is not None:
+        known = machine.sample
+    if known is not None:
+        return known
+    name = f"param@{at:#x}" if isinstance(at, int) else f"[{at!r}]"
+    return machine.domain.source(("parameter", bank, machine.domain.key(at), width), name)
+
+
+def _element_width(opcode: str) -> int:
+    """Bytes of one element of a load, by its type suffix."""
+    last = opcode.rsplit(".", 1)[-1]
+    if opcode[:1].isupper():
+        return _PARTIAL_WIDTHS.get(last, 4)
+    digits = "".join(character for character in last if character.isdigit())
+    return int(digits) // 8 if digits and last[0] in "bufs" else 4

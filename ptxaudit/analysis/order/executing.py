@@ -1,0 +1,115 @@
+"""An operation as the active lanes of a fragment execute it: what the effects of its events work on."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ptxaudit.analysis.order.address import SHARED_START, split
+from ptxaudit.analysis.order.fragment import Fragment, blend
+from ptxaudit.analysis.order.program import Operation
+from ptxaudit.analysis.order.trace import BarrierKey, Step
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.operands import Operand, Register
+from ptxaudit.ir.values import Affine, Flags, Truth, Value, as_lanes
+
+if TYPE_CHECKING:
+    from ptxaudit.analysis.order.machine import Machine
+
+# The first architecture that reserves the shared memory below SHARED_START.
+_FIRST_RESERVED = 90
+
+
+class Progress(Enum):
+    """Whether the fragment goes on after an event."""
+
+    CONTINUE = auto()
+    WAIT = auto()
+    ENDED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Executing:
+    """One operation under execution by the ``active`` lanes of a fragment.
+
+    ``may`` tells that it runs under a condition that varies by lane in a way that is not known.
+    """
+
+    machine: "Machine"
+    fragment: Fragment
+    operation: Operation
+    active: Flags
+    may: bool
+
+    @property
+    def cta(self) -> int:
+        """The CTA of the executing warp."""
+        return self.machine.execution.warps[self.fragment.warp].cta
+
+    @property
+    def lane_count(self) -> int:
+        """How many lanes execute the operation."""
+        return int(np.count_nonzero(self.active))
+
+    def step(self, event: ev.Event) -> Step:
+        """Record that an event was executed."""
+        return self.machine.step(self.fragment, self.operation, event, self.active, self.may)
+
+    def value(self, operand: Operand) -> Value:
+        """An operand as a number."""
+        return self.machine.value(self.fragment, operand)
+
+    def common(self, operand: Operand) -> Value:
+        """An operand as one number where it is the same in all lanes that take part."""
+        return among(self.value(operand), self.active)
+
+    def keys(self, operand: Operand) -> list[tuple[BarrierKey, int]] | None:
+        """The mbarriers an operand names, with the number of lanes for each; ``None`` if that is not known.
+
+        Left out are barriers in the reserved part of shared memory (SASS), by which allocations of tensor
+        memory by a pair of CTAs are agreed upon: the system sets them up, and no order rests on them.
+        """
+        value = self.value(operand)
+        if isinstance(value, Affine):
+            return None
+        keys: list[tuple[BarrierKey, int]]
+        if isinstance(value, int):
+            keys = [(("mbarrier", *split(value)), self.lane_count)]
+        else:
+            addresses, counts = np.unique(as_lanes(value)[self.active], return_counts=True)
+            keys = [
+                (("mbarrier", *split(int(address))), int(count))
+                for address, count in zip(addresses, counts, strict=True)
+            ]
+        if not self.machine.in_sass or self.machine.function.architecture.number < _FIRST_RESERVED:
+            return keys
+        return [(key, lanes) for key, lanes in keys if key[2] >= SHARED_START]
+
+    def in_every_cta(self, keys: list[tuple[BarrierKey, int]]) -> list[tuple[BarrierKey, int]]:
+        """A multicast signals the barrier at the same offset in every CTA of the cluster."""
+        ranks = range(self.machine.shape.ctas)
+        return [((kind, rank, offset), count) for (kind, _, offset), count in keys for rank in ranks]
+
+    def write(self, register: Register, new: "Value | Truth") -> None:
+        """Give a register its new value in the active lanes."""
+        registers = self.fragment.registers
+        old = registers.get(register.name)
+        if old is None or bool(self.active[self.fragment.mask].all()):
+            registers[register.name] = new
+        else:
+            registers[register.name] = blend(self.machine.domain, self.active, new, old)
+
+
+def among(value: Value, active: Flags) -> Value:
+    """A value as one number where it is the same in all lanes that take part."""
+    if isinstance(value, np.ndarray):
+        first = value[active][0]
+        return int(first) if bool((value[active] == first).all()) else value
+    return value
+
+
+def assume(machine: "Machine", text: str) -> None:
+    """Note what the execution takes for granted, once."""
+    if text not in machine.execution.assumptions:
+        machine.execution.assumptions.append(text)
