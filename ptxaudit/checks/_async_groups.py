@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ptxaudit.analysis.order.clocks import Moment
+from ptxaudit.analysis.order.knowledge import Moment
 from ptxaudit.analysis.order.races import Race
 from ptxaudit.analysis.order.trace import Step
 from ptxaudit.ir import events as ev

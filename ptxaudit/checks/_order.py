@@ -4,8 +4,8 @@ import re
 from collections.abc import Callable, Iterable
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.order.clocks import Moment
 from ptxaudit.analysis.order.explore import OrderReport, order_of
+from ptxaudit.analysis.order.knowledge import Moment
 from ptxaudit.analysis.order.races import Alias, Link, Race
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.ir import events as ev

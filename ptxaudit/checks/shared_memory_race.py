@@ -4,8 +4,8 @@ missing."""
 from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.order.clocks import FailedLink, Moment
 from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.order.knowledge import FailedLink, Moment
 from ptxaudit.analysis.order.races import Link, Race
 from ptxaudit.checks._order import is_wgmma_read, outcome, place, violation
 from ptxaudit.checks._wgmma import reads_before_arrival, reads_pending_copy

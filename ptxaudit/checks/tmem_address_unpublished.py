@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.order.clocks import Moment
 from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.order.knowledge import Moment
 from ptxaudit.analysis.order.races import Link
 from ptxaudit.checks._order import outcome, place, races_of, violation
 from ptxaudit.checks._tensor_memory import has_action

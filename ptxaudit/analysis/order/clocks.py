@@ -23,15 +23,35 @@ Direction: forward, one pass. Join: componentwise maximum. Known limits: ``fence
 on global memory give no edge; a CTA barrier is taken to order all threads that take part.
 """
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ptxaudit.analysis.order.flags import Place, is_strong, place_of
+from ptxaudit.analysis.order.completion import Completions, Place
+from ptxaudit.analysis.order.flags import FlagWrites
+from ptxaudit.analysis.order.knowledge import (
+    KINDS,
+    OUTER,
+    OUTER_PROXIED,
+    PROXIED,
+    SHARED,
+    TIME,
+    WEAKLY_OUTER_PROXIED,
+    WEAKLY_PROXIED,
+    Agent,
+    Clocks,
+    Contribution,
+    FailedLink,
+    Moment,
+    PhaseRecord,
+    contribute,
+    join,
+    join_all,
+    join_time,
+    reaches,
+)
 from ptxaudit.analysis.order.trace import (
-    AsyncOperation,
     BarrierKey,
     Consumption,
     Convergence,
@@ -43,122 +63,9 @@ from ptxaudit.analysis.order.trace import (
 )
 from ptxaudit.ir import events as ev
 
-Clock = NDArray[np.int32]
-
-TIME, SHARED, OUTER, PROXIED, WEAKLY_PROXIED, OUTER_PROXIED, WEAKLY_OUTER_PROXIED = range(7)
-_KINDS = 7
-
-
-@dataclass(slots=True)
-class Contribution:
-    """Arrivals at one phase that release alike: who, at which scope, what they knew.
-
-    ``release_scope`` is ``None`` for relaxed arrivals without a fence (only ``time`` holds).
-    """
-
-    cta: int
-    release_scope: ev.Scope | None
-    clocks: "NDArray[np.int32]"
-    steps: list[Step]
-    generic_payload: bool = False
-
-
-@dataclass(slots=True)
-class FailedLink:
-    """A synchronisation that took place in time but does not make accesses visible, and why.
-
-    ``component`` and ``index`` are the agent that failed to acquire and its step, so that those who learn
-    of it later can be told. ``reason`` is one of ``wait-scope``, ``wait-relaxed``, ``arrive-scope``,
-    ``arrive-relaxed`` or ``fence-too-narrow``.
-    """
-
-    reason: str
-    wait: Step
-    contribution: Contribution
-    component: int
-    index: int
-    fence: Step | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Agent:
-    """Lanes of one warp that act together. ``component`` is their entry in every clock."""
-
-    warp: int
-    lanes: int
-    cta: int
-    component: int
-    clocks: "NDArray[np.int32]"
-    released: "NDArray[np.int32] | None" = None
-    released_scope: ev.Scope | None = None
-    observed: list[tuple[Step, Contribution]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Moment:
-    """A step's place in the order: its component and index, and its agent's clocks as they were.
-
-    The access is ordered before another whose clock reaches ``index`` at ``component``; for an
-    asynchronous access that is its completion, while ``issue_index`` is its issue by the agent. ``time``
-    is what the agent knew then to have happened.
-    """
-
-    step: Step
-    component: int
-    index: int
-    agent: Agent
-    issue_index: int
-    asynchronous: bool
-    footprint: Footprint
-    time: "NDArray[np.int32]" = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-
-
-class FlagWrites:
-    """The places that polling loops read, who writes them, and what those writes have handed over so far."""
-
-    def __init__(self, execution: Execution) -> None:
-        self.contributions: dict[Place, list[Contribution]] = {}
-        self._writers: dict[Place, set[tuple[int, int, int]]] = {}
-        steps = [entry for entry in execution.entries if isinstance(entry, Step)] if execution.polls else []
-        for step in steps:
-            if step.instruction.index in execution.polls and step.footprint is not None:
-                self.contributions.setdefault(place_of(step.footprint), [])
-        for step in steps:
-            place = self.place_of(step)
-            if place is not None and isinstance(step.event, ev.Access) and step.event.writes:
-                written = (step.warp, step.instruction.index, step.visit)
-                self._writers.setdefault(place, set()).add(written)
-
-    def place_of(self, step: Step) -> Place | None:
-        """The polled place that a strong access touches."""
-        if step.footprint is None or not isinstance(step.event, ev.Access) or not is_strong(step.event):
-            return None
-        place = place_of(step.footprint)
-        return place if place in self.contributions else None
-
-    def has_one_writer(self, place: Place, step: Step) -> bool:
-        """Whether one write alone, of another warp, can be what a poll observes."""
-        return len([warp for warp, _, _ in self._writers.get(place, ()) if warp != step.warp]) == 1
-
-
 AccessVisitor = Callable[[Moment, "ClockWalk"], None]
 PhaseVisitor = Callable[[Step, Agent, "PhaseRecord", "ClockWalk"], None]
 StepVisitor = Callable[[Step, list[Agent]], None]
-
-
-@dataclass(slots=True)
-class PhaseRecord:
-    """One phase of a barrier: what each contribution needs to have happened for it to complete."""
-
-    key: BarrierKey
-    phase: int
-    contributions: list[Contribution] = field(default_factory=list)
-    needs: dict[int, int] = field(default_factory=dict)
-    contributors: list[Step] = field(default_factory=list)
-
-    def need(self, component: int, index: int) -> None:
-        """The phase cannot complete before step ``index`` of a component."""
-        self.needs[component] = max(self.needs.get(component, 0), index)
 
 
 class ClockWalk:
@@ -180,33 +87,20 @@ class ClockWalk:
         self._on_access = on_access
         self._on_phase = on_phase
         self.on_step: StepVisitor | None = None
-        self._components: dict[Hashable, int] = {}
+        self.completions = Completions(execution.warps)
         self.agents_of_warp = self._partition()
         self._capacity = 64
-        self._grow_to_fit(len(self._components) + self._count_async())
+        self._grow_to_fit(len(self.completions) + self._count_async())
         self.phases: dict[tuple[BarrierKey, int], PhaseRecord] = {}
         self._ticks: dict[int, int] = {}
-        self._open_groups: dict[tuple[int, ev.GroupKind], int] = {}
         self._issues: dict[int, list[Agent]] = {}
-        self._issue_clocks: dict[int, NDArray[np.int32]] = {}
-        self._tensor_loads: dict[int, int] = {}
-        self._tensor_waits: dict[tuple[int, ev.AccessKind], set[int]] = {}
+        self._issue_clocks: dict[int, Clocks] = {}
         self._payloads: dict[int, list[Step]] = {}
         self.uncertain_flag: Step | None = None
-        self._copies: dict[int, int] = {}
-        self._copy_groups: dict[int, list[int]] = {}
         self.proxy_fences: dict[int, list[tuple[int, Step]]] = {}
         self.failed_links: list[FailedLink] = []
 
     # Components --------------------------------------------------------------------------------------
-
-    def component(self, key: Hashable) -> int:
-        """The entry of a component in every clock."""
-        return self._component(key)
-
-    def open_group(self, agent: Agent, kind: ev.GroupKind) -> int:
-        """The number of the commit group that the agent's next operation of this kind belongs to."""
-        return self._group(agent, kind)
 
     def _partition(self) -> list[list[Agent]]:
         """Split each warp into the groups of lanes that no mask of a step divides."""
@@ -215,12 +109,12 @@ class ClockWalk:
             if isinstance(entry, Step):
                 masks[entry.warp].add(entry.lanes)
         agents: list[list[Agent]] = []
-        empty: NDArray[np.int32] = np.zeros((0, 0), dtype=np.int32)
+        empty: Clocks = np.zeros((0, 0), dtype=np.int32)
         for number, warp in enumerate(self.execution.warps):
             classes = [(1 << warp.threads) - 1]
             for mask in masks[number]:
                 classes = [part for one in classes for part in (one & mask, one & ~mask) if part]
-            components = [self._component(("agent", number, lanes)) for lanes in classes]
+            components = [self.completions.component(("agent", number, lanes)) for lanes in classes]
             agents.append(
                 [
                     Agent(number, lanes, warp.cta, component, empty)
@@ -228,9 +122,6 @@ class ClockWalk:
                 ]
             )
         return agents
-
-    def _component(self, key: Hashable) -> int:
-        return self._components.setdefault(key, len(self._components))
 
     def _count_async(self) -> int:
         kinds: set[Hashable] = set()
@@ -248,7 +139,7 @@ class ClockWalk:
         self._capacity = count + sum(len(agents) for agents in self.agents_of_warp) * 4
         for agents in self.agents_of_warp:
             for agent in agents:
-                agent.clocks = np.zeros((_KINDS, self._capacity), dtype=np.int32)
+                agent.clocks = np.zeros((KINDS, self._capacity), dtype=np.int32)
 
     # The walk ----------------------------------------------------------------------------------------
 
@@ -283,9 +174,9 @@ class ClockWalk:
 
     def _meet(self, agents: list[Agent]) -> None:
         if self.execution.lanes_in_order:
-            _join_all(agents)
+            join_all(agents)
         else:
-            _join_time(agents)
+            join_time(agents)
 
     def _step(self, step: Step) -> None:
         agents = self._agents(step)
@@ -310,20 +201,16 @@ class ClockWalk:
                 for agent in agents:
                     self._fence(step, agent)
             case ev.WarpBarrier():
-                _join_all(agents)
+                join_all(agents)
             case ev.GroupCommit():
                 for agent in agents:
-                    if step.event.kind is ev.GroupKind.CP_ASYNC:
-                        copies = self._component(("cp.async", agent.component))
-                        self._copy_groups.setdefault(copies, []).append(self._copies.get(copies, 0))
-                    group = (agent.component, step.event.kind)
-                    self._open_groups[group] = self._open_groups.get(group, 1) + 1
+                    self.completions.commit(agent, step.event.kind)
             case ev.GroupWait():
                 for agent in agents:
-                    self._group_wait(step, agent)
+                    _learn(agent, self.completions.awaited_groups(step.event, agent))
             case ev.TensorOperation():
                 for agent in agents:
-                    self._tensor_wait(step.event, agent)
+                    _learn(agent, self.completions.awaited_accesses(step.event.action, agent))
                 if step.footprint is not None:
                     self._collective(step, agents)
             case _:
@@ -342,7 +229,7 @@ class ClockWalk:
             asynchronous = event.completion is not ev.Completion.SYNCHRONOUS
             component, number = agent.component, index
             if asynchronous:
-                component, number = self._async_place(step, agent, event)
+                component, number = self.completions.place(step, agent, event)
             if step.operation is not None:
                 issuers = self._issues.setdefault(step.operation.number, [])
                 if agent not in issuers:
@@ -386,12 +273,12 @@ class ClockWalk:
         """An access that the lanes of a warp make together: each of them knows it as its own."""
         event = step.event
         agent = agents[0]
-        component = self._component(("collective", agent.warp))
+        component = self.completions.component(("collective", agent.warp))
         number = self._ticks.get(component, 0) + 1
         asynchronous = isinstance(event, ev.Access) and event.completion is not ev.Completion.SYNCHRONOUS
         if asynchronous:
             assert isinstance(event, ev.Access)
-            component, number = self._async_place(step, agent, event)
+            component, number = self.completions.place(step, agent, event)
         else:
             self._ticks[component] = number
             for each in agents:
@@ -401,70 +288,6 @@ class ClockWalk:
             self._on_access(
                 Moment(step, component, number, agent, index, asynchronous, step.footprint), self
             )
-
-    def _async_place(self, step: Step, agent: Agent, event: ev.Access) -> tuple[int, int]:
-        """The component and index that stand for the completion of an asynchronous access."""
-        operation = step.operation
-        match event.completion:
-            case ev.Completion.MBARRIER if operation is not None and operation.key is not None:
-                assert operation.phase is not None
-                return self._component(("copy", agent.component, operation.key)), operation.phase + 1
-            case ev.Completion.BULK_GROUP:
-                kind = "bulk read" if event.reads else "bulk"
-                return self._component((kind, agent.component)), self._group(agent, ev.GroupKind.BULK)
-            case ev.Completion.ASYNC_GROUP:
-                component = self._component(("cp.async", agent.component))
-                self._copies[component] = self._copies.get(component, 0) + 1
-                return component, self._copies[component]
-            case ev.Completion.WGMMA_GROUP:
-                component = self._component(("wgmma", self._warpgroup(agent)))
-                return component, self._group(agent, ev.GroupKind.WGMMA)
-            case ev.Completion.TCGEN05_COMMIT:
-                component = self._component(("tcgen05", agent.component))
-                self._tensor_loads[component] = self._tensor_loads.get(component, 0) + 1
-                return component, self._tensor_loads[component]
-            case ev.Completion.TCGEN05_WAIT:
-                component = self._component(("tmem", agent.warp, step.instruction.index))
-                self._tensor_loads[component] = self._tensor_loads.get(component, 0) + 1
-                self._tensor_waits.setdefault((agent.warp, event.kind), set()).add(component)
-                return component, self._tensor_loads[component]
-            case _:
-                return self._component(("never", agent.component)), 1
-
-    def _group(self, agent: Agent, kind: ev.GroupKind) -> int:
-        """The number of the group that is open; wgmma groups are counted by warp, others by thread."""
-        return self._open_groups.get((agent.component, kind), 1)
-
-    def _warpgroup(self, agent: Agent) -> int:
-        """The first warp of a warp's warpgroup, which stands for it."""
-        return agent.warp - self.execution.warps[agent.warp].warp % 4
-
-    def _group_wait(self, step: Step, agent: Agent) -> None:
-        event = step.event
-        assert isinstance(event, ev.GroupWait)
-        committed = self._group(agent, event.kind) - 1
-        done = committed if event.depth is None else committed - event.depth
-        if event.depth is None:
-            done = committed + 1
-        names: dict[ev.GroupKind, tuple[Hashable, ...]] = {
-            ev.GroupKind.BULK: (("bulk read", agent.component), ("bulk", agent.component)),
-            ev.GroupKind.CP_ASYNC: (("cp.async", agent.component),),
-            ev.GroupKind.WGMMA: (("wgmma", self._warpgroup(agent)),),
-        }
-        keys = names[event.kind][:1] if event.read_only else names[event.kind]
-        for key in keys:
-            component = self._component(key)
-            if event.kind is ev.GroupKind.CP_ASYNC:
-                done = self._copies_done(component, event.depth)
-            for kind in (TIME, SHARED, OUTER):
-                agent.clocks[kind, component] = max(agent.clocks[kind, component], done)
-
-    def _copies_done(self, component: int, depth: int | None) -> int:
-        """How many of a thread's cp.async a wait has seen done: the committed ones, or (wait_all) all."""
-        if depth is None:
-            return self._copies.get(component, 0)
-        groups = self._copy_groups.get(component, [])
-        return groups[-1 - depth] if len(groups) > depth else 0
 
     # mbarriers ---------------------------------------------------------------------------------------
 
@@ -491,9 +314,9 @@ class ClockWalk:
             if event.source is ev.ArriveSource.CP_ASYNC:
                 # It comes when the thread's earlier copies are done; of the rest it hands over nothing.
                 clocks = self._carried(agent, clocks)
-                component = self._component(("cp.async", agent.component))
-                clocks[TIME : OUTER + 1, component] = self._copies.get(component, 0)
-            _contribute(record, agent.cta, scope, clocks, step)
+                component, done = self.completions.copies(agent)
+                clocks[TIME : OUTER + 1, component] = done
+            contribute(record, agent.cta, scope, clocks, step)
             if event.source is ev.ArriveSource.CP_ASYNC:
                 self._need_later_arrival(step, agent, record)
             else:
@@ -501,22 +324,22 @@ class ClockWalk:
 
     def _need_later_arrival(self, step: Step, agent: Agent, record: PhaseRecord) -> None:
         """An arrival that is triggered by earlier operations: the issuer goes on before it happens."""
-        component = self._component(("arrival", agent.component, step.key))
+        component = self.completions.component(("arrival", agent.component, step.key))
         record.need(component, step.phase + 1)
 
     def _commit_arrive(self, step: Step, agent: Agent, record: PhaseRecord) -> None:
         """tcgen05.commit: the barrier learns that all prior asynchronous tcgen05 operations are done."""
-        component = self._component(("tcgen05", agent.component))
+        component, done = self.completions.tensor_operations(agent)
         clocks = self._carried(agent, agent.clocks)
-        clocks[TIME : OUTER + 1, component] = self._tensor_loads.get(component, 0)
+        clocks[TIME : OUTER + 1, component] = done
         clocks[PROXIED:, component] = clocks[TIME, component]
-        _contribute(record, agent.cta, ev.Scope.CLUSTER, clocks, step)
+        contribute(record, agent.cta, ev.Scope.CLUSTER, clocks, step)
         record.contributions[-1].generic_payload = False
         self._need_later_arrival(step, agent, record)
 
     def _release(
         self, agent: Agent, semantics: ev.Semantics | None, scope: ev.Scope | None
-    ) -> "tuple[NDArray[np.int32], ev.Scope | None]":
+    ) -> tuple[Clocks, ev.Scope | None]:
         """What an arrive or a barrier hands over, and at which scope."""
         if semantics is None:
             return agent.clocks.copy(), ev.Scope.SYS
@@ -543,15 +366,15 @@ class ClockWalk:
         self._on_phase(self._payloads[operation.number][-1], replace(agent, clocks=issued), record, self)
         clocks = self._carried(agent, issued)
         for issuer in agents:
-            component = self._component(("copy", issuer.component, entry.key))
+            component = self.completions.component(("copy", issuer.component, entry.key))
             # Completion is an implicit proxy fence for what went through the async proxy only.
-            clocks[: PROXIED if operation.generic_proxy else _KINDS, component] = entry.phase + 1
+            clocks[: PROXIED if operation.generic_proxy else KINDS, component] = entry.phase + 1
             record.need(component, entry.phase + 1)
         steps = self._payloads.get(operation.number, [])
         contribution = Contribution(agent.cta, ev.Scope.CLUSTER, clocks, list(steps), operation.generic_proxy)
         record.contributions.append(contribution)
 
-    def _carried(self, agent: Agent, clocks: "NDArray[np.int32]") -> "NDArray[np.int32]":
+    def _carried(self, agent: Agent, clocks: Clocks) -> Clocks:
         """What the completion of an asynchronous operation says of others.
 
         The operation itself comes after all that its issuer knew, so its completion does; of the issuer's
@@ -596,8 +419,8 @@ class ClockWalk:
         elif semantics is not None and not semantics.acquires:
             agent.observed.append((step, contribution))
             self._fail(agent, "wait-relaxed", step, contribution)
-        elif _reaches(agent, contribution, scope):
-            _join(agent, contribution.clocks)
+        elif reaches(agent, contribution, scope):
+            join(agent, contribution.clocks)
         else:
             agent.observed.append((step, contribution))
             self._fail(agent, "wait-scope", step, contribution)
@@ -619,7 +442,7 @@ class ClockWalk:
         record.contributors.append(step)
         for agent in agents:
             self._on_phase(step, agent, record, self)
-            _contribute(record, agent.cta, ev.Scope.CTA, agent.clocks.copy(), step)
+            contribute(record, agent.cta, ev.Scope.CTA, agent.clocks.copy(), step)
             record.need(agent.component, self._ticks[agent.component])
 
     def _completion(self, entry: PhaseComplete) -> None:
@@ -645,7 +468,7 @@ class ClockWalk:
             record.contributors.append(step)
             for agent in agents:
                 clocks, scope = self._release(agent, event.semantics, ev.Scope.CLUSTER)
-                _contribute(record, agent.cta, scope, clocks, step)
+                contribute(record, agent.cta, scope, clocks, step)
             return
         for agent in agents:
             for contribution in record.contributions:
@@ -670,16 +493,16 @@ class ClockWalk:
         kept: list[tuple[Step, Contribution]] = []
         for wait, contribution in agent.observed:
             waited = wait.event.scope if isinstance(wait.event, ev.MbarrierWait | ev.Access) else None
-            if not all(_reaches(agent, contribution, scope) for scope in (event.scope, waited)):
+            if not all(reaches(agent, contribution, scope) for scope in (event.scope, waited)):
                 kept.append((wait, contribution))
                 self._fail(agent, "fence-too-narrow", wait, contribution, step)
                 continue
             if event.sync_restrict is None:
-                _join(agent, contribution.clocks)
+                join(agent, contribution.clocks)
                 continue
             outside = [OUTER, OUTER_PROXIED, WEAKLY_OUTER_PROXIED]
             before = agent.clocks[outside]
-            _join(agent, contribution.clocks)
+            join(agent, contribution.clocks)
             agent.clocks[outside] = before
             kept.append((wait, contribution))
             self._fail(agent, "fence-too-narrow", wait, contribution, step)
@@ -688,35 +511,20 @@ class ClockWalk:
     def _proxy_fence(self, step: Step, agent: Agent) -> None:
         fence = (self._ticks[agent.component], step)
         self.proxy_fences.setdefault(agent.component, []).append(fence)
-        own = [agent.component]
-        for name in ("cp.async",):
-            component = self._components.get((name, agent.component))
-            if component is not None:
-                own.append(component)
+        copies = self.completions.known(("cp.async", agent.component))
+        own = [agent.component] if copies is None else [agent.component, copies]
         for ordered_by, proxied, weakly in _fenced_rows(step.event):
             for component in own:
                 known = agent.clocks[ordered_by, component]
                 agent.clocks[proxied, component] = max(agent.clocks[proxied, component], known)
             np.maximum(agent.clocks[weakly], agent.clocks[ordered_by], out=agent.clocks[weakly])
 
-    # Tensor memory -----------------------------------------------------------------------------------
-
-    def _tensor_wait(self, event: ev.TensorOperation, agent: Agent) -> None:
-        waits = {
-            ev.TensorAction.WAIT_LOAD: ev.AccessKind.READ,
-            ev.TensorAction.WAIT_STORE: ev.AccessKind.WRITE,
-        }
-        kind = waits.get(event.action)
-        for component in () if kind is None else self._tensor_waits.get((agent.warp, kind), ()):
-            agent.clocks[TIME : OUTER + 1, component] = self._tensor_loads[component]
-
     def _consume(self, entry: Consumption) -> None:
         """Registers of tensor-memory loads were used: the loads are done."""
+        done = self.completions.loads(entry.warp, entry.loads)
         for agent in self.agents_of_warp[entry.warp]:
-            for load in entry.loads:
-                component = self._components.get(("tmem", entry.warp, load))
-                if component is not None and agent.lanes & entry.lanes:
-                    agent.clocks[TIME : OUTER + 1, component] = self._tensor_loads[component]
+            if agent.lanes & entry.lanes:
+                _learn(agent, done)
 
 
 # SASS instructions that the lanes of a warp execute as one; PTX says so by ``.aligned``.
@@ -753,82 +561,8 @@ def _of_lanes(footprint: Footprint | None, lanes: int, parts: int) -> Footprint 
     )
 
 
-def ordered(clocks: "NDArray[np.int32]", kind: int, component: int, index: int) -> bool:
-    """Whether a clock says that step ``index`` of a component comes before."""
-    return bool(clocks[kind, component] >= index)
-
-
-def phase_known(agent: Agent, record: PhaseRecord) -> bool:
-    """Whether every contribution to a phase is known to have happened, so that it has completed."""
-    time = agent.clocks[TIME]
-    return all(time[component] >= index for component, index in record.needs.items())
-
-
-def _reaches(agent: Agent, contribution: Contribution, scope: ev.Scope | None) -> bool:
-    if contribution.cta == agent.cta:
-        return True
-    if scope is None:
-        return True
-    if not contribution.generic_payload and _is_async_payload(contribution):
-        return True
-    return scope >= ev.Scope.CLUSTER
-
-
-def _is_async_payload(contribution: Contribution) -> bool:
-    return any(
-        step.operation is not None or (isinstance(step.event, ev.MbarrierArrive) and
-        step.event.source is ev.ArriveSource.TCGEN05_COMMIT)
-        for step in contribution.steps
-    )
-
-
-def _join(agent: Agent, clocks: "NDArray[np.int32]") -> None:
-    np.maximum(agent.clocks, clocks, out=agent.clocks)
-
-
-def _join_time(agents: list[Agent]) -> None:
-    """Agents that act together have come as far in time; nothing is made visible by that."""
-    joined = np.maximum.reduce([agent.clocks[TIME] for agent in agents])
-    for agent in agents:
-        agent.clocks[TIME] = joined
-
-
-def _join_all(agents: list[Agent]) -> None:
-    if len(agents) < 2:
-        return
-    joined = np.maximum.reduce([agent.clocks for agent in agents])
-    for agent in agents:
-        agent.clocks[:] = joined
-
-
-def _contribute(
-    record: PhaseRecord, cta: int, scope: ev.Scope | None, clocks: "NDArray[np.int32]", step: Step
-) -> None:
-    """Add an arrival to a phase; arrivals that release alike are kept as one."""
-    for contribution in record.contributions:
-        alike = contribution.cta == cta and contribution.release_scope == scope
-        if alike and not _is_async_payload(contribution):
-            np.maximum(contribution.clocks, clocks, out=contribution.clocks)
-            contribution.steps.append(step)
-            return
-    record.contributions.append(Contribution(cta, scope, clocks, [step]))
-
-
-__all__ = [
-    "OUTER",
-    "OUTER_PROXIED",
-    "PROXIED",
-    "SHARED",
-    "TIME",
-    "WEAKLY_OUTER_PROXIED",
-    "WEAKLY_PROXIED",
-    "Agent",
-    "AsyncOperation",
-    "ClockWalk",
-    "Contribution",
-    "FailedLink",
-    "Moment",
-    "PhaseRecord",
-    "ordered",
-    "phase_known",
-]
+def _learn(agent: Agent, done: Iterable[Place]) -> None:
+    """Let an agent know that asynchronous operations have been performed."""
+    for component, index in done:
+        rows = agent.clocks[TIME : OUTER + 1, component]
+        np.maximum(rows, index, out=rows)

@@ -9,6 +9,7 @@ lock taken by compare-and-swap is no polling loop; what the flag's value must be
 
 from dataclasses import dataclass
 
+from ptxaudit.analysis.order.knowledge import Contribution
 from ptxaudit.analysis.order.program import Program
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev
@@ -67,6 +68,34 @@ class StrongWrites:
         self._seen = len(entries)
         written = set() if poll.footprint is None else self._writers.get(place_of(poll.footprint), set())
         return bool(written - {poll.warp})
+
+
+class FlagWrites:
+    """The places that polling loops read, who writes them, and what those writes have handed over so far."""
+
+    def __init__(self, execution: Execution) -> None:
+        self.contributions: dict[Place, list[Contribution]] = {}
+        self._writers: dict[Place, set[tuple[int, int, int]]] = {}
+        steps = [entry for entry in execution.entries if isinstance(entry, Step)] if execution.polls else []
+        for step in steps:
+            if step.instruction.index in execution.polls and step.footprint is not None:
+                self.contributions.setdefault(place_of(step.footprint), [])
+        for step in steps:
+            place = self.place_of(step)
+            if place is not None and isinstance(step.event, ev.Access) and step.event.writes:
+                written = (step.warp, step.instruction.index, step.visit)
+                self._writers.setdefault(place, set()).add(written)
+
+    def place_of(self, step: Step) -> Place | None:
+        """The polled place that a strong access touches."""
+        if step.footprint is None or not isinstance(step.event, ev.Access) or not is_strong(step.event):
+            return None
+        place = place_of(step.footprint)
+        return place if place in self.contributions else None
+
+    def has_one_writer(self, place: Place, step: Step) -> bool:
+        """Whether one write alone, of another warp, can be what a poll observes."""
+        return len([warp for warp, _, _ in self._writers.get(place, ()) if warp != step.warp]) == 1
 
 
 def is_strong(event: ev.Access) -> bool:

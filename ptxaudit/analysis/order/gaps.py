@@ -21,7 +21,8 @@ from enum import Enum, auto
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxaudit.analysis.order.clocks import SHARED, TIME, Agent, ClockWalk, ordered
+from ptxaudit.analysis.order.clocks import ClockWalk
+from ptxaudit.analysis.order.knowledge import SHARED, TIME, Agent, ordered
 from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
 from ptxaudit.ir import events as ev
 
@@ -191,7 +192,7 @@ class GapFinder:
         if step.operation is not None:
             for delivery in self._deliveries.get(step.operation.number, ()):
                 self._use(step, agent, delivery.key)
-                component = self._walk.component(("copy", agent.component, delivery.key))
+                component = self._walk.completions.component(("copy", agent.component, delivery.key))
                 self._reach(step, agent, delivery.key[1], component, delivery.phase + 1)
         footprint = step.footprint
         if footprint is not None and footprint.memory[0] == "shared":
@@ -204,7 +205,7 @@ class GapFinder:
 
     def _write_outside(self, step: Step, event: ev.Access, agent: Agent) -> None:
         if event.completion is ev.Completion.BULK_GROUP:
-            group = self._walk.open_group(agent, ev.GroupKind.BULK)
+            group = self._walk.completions.open_group(agent, ev.GroupKind.BULK)
             self._stores.append(_Store(step, agent, _now(agent), group))
             return
         strong = event.semantics is not ev.Semantics.WEAK or event.kind is ev.AccessKind.UPDATE
@@ -215,7 +216,8 @@ class GapFinder:
             return
         for store in reversed(self._stores):
             issuer = store.agent.component
-            reading, writing = (self._walk.component((kind, issuer)) for kind in ("bulk read", "bulk"))
+            kinds = ("bulk read", "bulk")
+            reading, writing = (self._walk.completions.component((kind, issuer)) for kind in kinds)
             if not ordered(released, TIME, issuer, store.index):
                 continue
             if ordered(released, TIME, reading, store.group) and not ordered(

@@ -15,7 +15,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxaudit.analysis.order.clocks import (
+from ptxaudit.analysis.order.clocks import ClockWalk
+from ptxaudit.analysis.order.footprints import LEAST_COPY
+from ptxaudit.analysis.order.gaps import GapFinder
+from ptxaudit.analysis.order.knowledge import (
     OUTER,
     OUTER_PROXIED,
     PROXIED,
@@ -24,15 +27,12 @@ from ptxaudit.analysis.order.clocks import (
     WEAKLY_OUTER_PROXIED,
     WEAKLY_PROXIED,
     Agent,
-    ClockWalk,
     FailedLink,
     Moment,
     PhaseRecord,
     ordered,
     phase_known,
 )
-from ptxaudit.analysis.order.footprints import LEAST_COPY
-from ptxaudit.analysis.order.gaps import GapFinder
 from ptxaudit.analysis.order.tensor_fences import TensorFences
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev

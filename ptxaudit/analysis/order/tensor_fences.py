@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxaudit.analysis.order.clocks import TIME, Agent, Moment
+from ptxaudit.analysis.order.knowledge import TIME, Agent, Moment
 from ptxaudit.analysis.order.trace import Step
 from ptxaudit.ir import events as ev
 

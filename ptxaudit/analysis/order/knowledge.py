@@ -1,0 +1,162 @@
+"""What agents know at a point of an execution: their clocks, and what one of them hands to another.
+
+The clocks of an agent are rows of one array, one for each kind of order; :mod:`.clocks` says what each row
+means and keeps them.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxaudit.analysis.order.trace import BarrierKey, Footprint, Step
+from ptxaudit.ir import events as ev
+
+Clocks = NDArray[np.int32]
+"""Rows of step indices by component; or one such row."""
+
+TIME, SHARED, OUTER, PROXIED, WEAKLY_PROXIED, OUTER_PROXIED, WEAKLY_OUTER_PROXIED = range(7)
+KINDS = 7
+
+
+@dataclass(slots=True)
+class Contribution:
+    """Arrivals at one phase that release alike: who, at which scope, what they knew.
+
+    ``release_scope`` is ``None`` for relaxed arrivals without a fence (only ``time`` holds).
+    """
+
+    cta: int
+    release_scope: ev.Scope | None
+    clocks: Clocks
+    steps: list[Step]
+    generic_payload: bool = False
+
+
+@dataclass(slots=True)
+class FailedLink:
+    """A synchronisation that took place in time but does not make accesses visible, and why.
+
+    ``component`` and ``index`` are the agent that failed to acquire and its step, so that those who learn
+    of it later can be told. ``reason`` is one of ``wait-scope``, ``wait-relaxed``, ``arrive-scope``,
+    ``arrive-relaxed`` or ``fence-too-narrow``.
+    """
+
+    reason: str
+    wait: Step
+    contribution: Contribution
+    component: int
+    index: int
+    fence: Step | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Agent:
+    """Lanes of one warp that act together. ``component`` is their entry in every clock."""
+
+    warp: int
+    lanes: int
+    cta: int
+    component: int
+    clocks: Clocks
+    released: Clocks | None = None
+    released_scope: ev.Scope | None = None
+    observed: list[tuple[Step, Contribution]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Moment:
+    """A step's place in the order: its component and index, and its agent's clocks as they were.
+
+    The access is ordered before another whose clock reaches ``index`` at ``component``; for an
+    asynchronous access that is its completion, while ``issue_index`` is its issue by the agent. ``time``
+    is what the agent knew then to have happened.
+    """
+
+    step: Step
+    component: int
+    index: int
+    agent: Agent
+    issue_index: int
+    asynchronous: bool
+    footprint: Footprint
+    time: Clocks = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+
+
+@dataclass(slots=True)
+class PhaseRecord:
+    """One phase of a barrier: what each contribution needs to have happened for it to complete."""
+
+    key: BarrierKey
+    phase: int
+    contributions: list[Contribution] = field(default_factory=list)
+    needs: dict[int, int] = field(default_factory=dict)
+    contributors: list[Step] = field(default_factory=list)
+
+    def need(self, component: int, index: int) -> None:
+        """The phase cannot complete before step ``index`` of a component."""
+        self.needs[component] = max(self.needs.get(component, 0), index)
+
+
+def ordered(clocks: Clocks, kind: int, component: int, index: int) -> bool:
+    """Whether a clock says that step ``index`` of a component comes before."""
+    return bool(clocks[kind, component] >= index)
+
+
+def phase_known(agent: Agent, record: PhaseRecord) -> bool:
+    """Whether every contribution to a phase is known to have happened, so that it has completed."""
+    time = agent.clocks[TIME]
+    return all(time[component] >= index for component, index in record.needs.items())
+
+
+def reaches(agent: Agent, contribution: Contribution, scope: ev.Scope | None) -> bool:
+    """Whether an acquire at a scope takes in what a contribution released."""
+    if contribution.cta == agent.cta or scope is None or scope >= ev.Scope.CLUSTER:
+        return True
+    return not contribution.generic_payload and is_async_payload(contribution)
+
+
+def is_async_payload(contribution: Contribution) -> bool:
+    """Whether asynchronous operations, and no thread, made a contribution."""
+    return any(
+        step.operation is not None
+        or (
+            isinstance(step.event, ev.MbarrierArrive)
+            and step.event.source is ev.ArriveSource.TCGEN05_COMMIT
+        )
+        for step in contribution.steps
+    )
+
+
+def join(agent: Agent, clocks: Clocks) -> None:
+    """Let an agent know what some clocks say."""
+    np.maximum(agent.clocks, clocks, out=agent.clocks)
+
+
+def join_time(agents: list[Agent]) -> None:
+    """Agents that act together have come as far in time; nothing is made visible by that."""
+    joined = np.maximum.reduce([agent.clocks[TIME] for agent in agents])
+    for agent in agents:
+        agent.clocks[TIME] = joined
+
+
+def join_all(agents: list[Agent]) -> None:
+    """Let each of some agents know what any of them knows."""
+    if len(agents) < 2:
+        return
+    joined = np.maximum.reduce([agent.clocks for agent in agents])
+    for agent in agents:
+        agent.clocks[:] = joined
+
+
+def contribute(
+    record: PhaseRecord, cta: int, scope: ev.Scope | None, clocks: Clocks, step: Step
+) -> None:
+    """Add an arrival to a phase; arrivals that release alike are kept as one."""
+    for contribution in record.contributions:
+        alike = contribution.cta == cta and contribution.release_scope == scope
+        if alike and not is_async_payload(contribution):
+            np.maximum(contribution.clocks, clocks, out=contribution.clocks)
+            contribution.steps.append(step)
+            return
+    record.contributions.append(Contribution(cta, scope, clocks, [step]))
