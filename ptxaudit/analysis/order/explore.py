@@ -3,40 +3,40 @@
 A kernel does not say how it is launched. The block and cluster size come from its directives where they
 are there; otherwise the first size is taken with which every warp runs to its end. Loops whose trip
 count is not known are followed until every ring of barriers that is waited on inside has come round
-twice, then left. Undecided branches are followed one way first, then each first decision is turned in a
-further execution. Every launch is executed with the warps in ascending and in descending order: phases
-and races must be right in each.
+twice, then left. This launch is executed with the warps in ascending and in descending order. Undecided
+branches are followed one way in it; then each first decision is turned in a further execution, and larger
+blocks are tried where the size is not stated.
+
+Property: a race, alias, gap or deadlock is in the report if one of these executions shows it. Direction:
+forward, each execution from its start. Join: union over the executions, one entry a pair of instructions;
+what is certain replaces what is doubtful. Known limits: combinations of several turned decisions, other
+schedules of a turned execution, and trip counts beyond the bounds are not looked at.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from time import monotonic
+from typing import TypeVar
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.calls import CallEffect, call_effects
 from ptxaudit.analysis.order.flags import flag_loops
 from ptxaudit.analysis.order.gaps import Gap
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
-from ptxaudit.analysis.order.program import Operation, Program, compile_program
+from ptxaudit.analysis.order.program import Program, compile_program
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
-from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
-from ptxaudit.ir import events as ev
-from ptxaudit.ir.cfg import Loop
-from ptxaudit.ir.function import Language
-from ptxaudit.ir.launch import Launch
+from ptxaudit.analysis.order.rings import falls_short, wanted_iterations
+from ptxaudit.analysis.order.shapes import other_shapes, shape_assumptions, shapes
+from ptxaudit.analysis.order.trace import Execution, Step, Stuck
 
-_MOST_ITERATIONS = 40
 _MOST_TURNS = 32
 # The first launch under both schedules; what is turned after that may not be possible.
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
-_BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
 # A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
 _SAMPLES = (4, 1024, 512)
-_FURTHER_BLOCK_SIZES = (256, 384)
-_CLUSTER_SIZES = (2, 1, 3, 4, 8)
+_Shown = TypeVar("_Shown", Race, Gap)
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     if first.execution.limits:
         return report
     _look_at(report, Machine(program, first.shape, first.bounds, None, True, first.sample).run())
-    for shape in _other_shapes(program, first.shape):
+    for shape in other_shapes(program, first.shape):
         larger = Machine(program, shape, first.bounds, None, False, first.sample).run()
         if larger.complete:
             _look_at(report, larger, doubtful=True)
@@ -147,20 +147,20 @@ def _first_execution(
     Parameters stay unknown in the first attempts; where that leads to no complete run (decisions about
     related quantities need not fit together), samples of parameter values are tried.
     """
-    best = _first_that_fits(program, report, limits, None, deadline)
+    best = _first_that_fits(program, limits, None, deadline)
     usable = best is not None and (best.execution.complete or _shows_something(best.execution))
     if not usable:
         sampled = [
             attempt
             for sample in _SAMPLES
-            if (attempt := _first_that_fits(program, report, limits, sample, deadline)) is not None
+            if (attempt := _first_that_fits(program, limits, sample, deadline)) is not None
             and attempt.execution.complete
         ]
         best = max(sampled, key=lambda attempt: len(attempt.execution.entries), default=best)
     if best is None:
         return None
     report.shape = best.shape
-    _extend(report.assumptions, _shape_assumptions(program, best.shape))
+    _extend(report.assumptions, shape_assumptions(program, best.shape))
     if best.sample is not None:
         report.assumptions.append(f"32-bit parameters and the grid size are {best.sample} (first CTA)")
     if best.execution.stuck:
@@ -173,12 +173,12 @@ def _first_execution(
 
 
 def _first_that_fits(
-    program: Program, report: OrderReport, limits: Limits, sample: int | None, deadline: float
+    program: Program, limits: Limits, sample: int | None, deadline: float
 ) -> _Attempt | None:
     """The first launch shape with which every warp runs to its end, else the first that was tried."""
     best: _Attempt | None = None
     operations = limits.operations if sample is None else limits.operations // 5
-    for shape in _shapes(program, report):
+    for shape in shapes(program):
         attempt = _attempt(program, shape, operations, sample, deadline)
         if best is None or attempt.execution.complete:
             best = attempt
@@ -203,12 +203,12 @@ def _attempt(
     shortest = Machine(program, shape, bounds, sample=sample).run()
     best = _Attempt(shortest, shortest, shape, bounds, sample)
     while best.execution.complete and monotonic() < deadline:
-        wanted = _wanted_iterations(program, best.execution, best.bounds)
+        wanted = wanted_iterations(program, best.execution, best.bounds)
         every = best.bounds.default_iterations
         if wanted == dict(best.bounds.iterations or {}):
             # Another loop with the same trip count is left earlier: let all go on as long.
             longest = max(wanted.values(), default=0)
-            if longest <= every or not _falls_short(program, best.execution):
+            if longest <= every or not falls_short(program, best.execution):
                 break
             every = longest
         bounds = Bounds(operations, every, wanted)
@@ -217,125 +217,6 @@ def _attempt(
             break
         best = _Attempt(longer, shortest, shape, bounds, sample)
     return best
-
-
-def _shapes(program: Program, report: OrderReport) -> Iterator[LaunchShape]:
-    """Launch shapes to try, those that the code states alone where it states them."""
-    facts = program.analysis.function.facts
-    launch = program.analysis.launch or Launch()
-    blocks = [launch.block or facts.required_threads or facts.maximum_threads]
-    if blocks == [None]:
-        blocks = [(size, 1, 1) for size in _BLOCK_SIZES]
-    clusters = [launch.cluster or facts.cluster]
-    if clusters == [None]:
-        sizes: Sequence[int] = (1,)
-        if _uses_clusters(program.analysis):
-            sizes = _CLUSTER_SIZES if _reaches_peers(program.analysis) else sorted(_CLUSTER_SIZES)
-        clusters = [(size, 1, 1) for size in sizes]
-    for cluster in clusters:
-        for block in blocks:
-            assert block is not None and cluster is not None
-            yield LaunchShape(block, cluster)
-
-
-def _shape_assumptions(program: Program, shape: LaunchShape) -> Iterator[str]:
-    """What a launch shape rests on that neither the code nor a launch description states."""
-    facts, launch = program.analysis.function.facts, program.analysis.launch or Launch()
-    if launch.block is None and facts.required_threads is None:
-        if facts.maximum_threads is None:
-            yield f"the block size is not stated; {shape.threads} threads, the first that fits, are taken"
-        else:
-            yield f"the block is taken to have its greatest size, {shape.threads} threads"
-    if launch.cluster is None and facts.cluster is None and _uses_clusters(program.analysis):
-        yield f"the cluster size is not stated; {shape.ctas} CTAs, the first that fits, are taken"
-
-
-def _other_shapes(program: Program, first: LaunchShape) -> Iterator[LaunchShape]:
-    """Further block sizes, where the code states none: roles may exist only in larger blocks."""
-    facts = program.analysis.function.facts
-    stated = facts.required_threads or facts.maximum_threads
-    if stated is None and (program.analysis.launch or Launch()).block is None:
-        sizes = (size for size in _FURTHER_BLOCK_SIZES if size > first.threads)
-        yield from (LaunchShape((size, 1, 1), first.cluster) for size in sizes)
-
-
-def _uses_clusters(analysis: FunctionAnalysis) -> bool:
-    for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
-        if any(isinstance(event, ev.AddressMapping) for event in events):
-            return True
-        if any(_needs_peers(event) for event in events):
-            return True
-        if any(register.name == "%cluster_ctarank" for register in instruction.reads):
-            return True
-    return False
-
-
-def _reaches_peers(analysis: FunctionAnalysis) -> bool:
-    """Whether a cluster of several CTAs is likely.
-
-    SASS forms shared addresses with the CTA's rank in every kernel and maps them to ranks where PTX did,
-    which is no sign of one yet.
-    """
-    if analysis.function.language is Language.PTX:
-        return True
-    return any(_needs_peers(event) for events in analysis.events for event in events)
-
-
-def _needs_peers(event: ev.Event) -> bool:
-    if isinstance(event, ev.ClusterBarrier):
-        return True
-    if isinstance(event, ev.Access | ev.MbarrierArrive | ev.MbarrierCompleteTx):
-        return event.multicast
-    return isinstance(event, ev.TensorOperation) and event.pair
-
-
-def _wanted_iterations(program: Program, execution: Execution, bounds: Bounds) -> dict[int, int]:
-    """Loop bounds with which every ring of barriers comes round twice, as far as this run can tell."""
-    wanted = dict(bounds.iterations or {})
-    for index, seen, enough in _short_rings(execution):
-        loop = _working_loop(program, program.analysis.function.block_of(index).id)
-        if loop is None:
-            continue
-        now = bounds.limit(loop.header)
-        need = -(-now * enough // seen)
-        if need > now:
-            wanted[loop.header] = min(max(need, wanted.get(loop.header, 0)), _MOST_ITERATIONS)
-    return wanted
-
-
-def _falls_short(program: Program, execution: Execution) -> bool:
-    """Whether some ring in a loop has still not come round twice."""
-    return any(
-        _working_loop(program, program.analysis.function.block_of(index).id) is not None
-        for index, _, _ in _short_rings(execution)
-    )
-
-
-def _short_rings(execution: Execution) -> Iterator[tuple[int, int, int]]:
-    """Waits on rings of barriers that have not come round twice: instruction, times seen, times wanted."""
-    visits: dict[tuple[int, int], list[BarrierKey]] = defaultdict(list)
-    for entry in execution.entries:
-        if isinstance(entry, Step) and isinstance(entry.event, ev.MbarrierWait) and entry.key is not None:
-            visits[entry.warp, entry.instruction.index].append(entry.key)
-    for (_, index), keys in visits.items():
-        ring = len(set(keys))
-        if ring >= 2 and len(keys) < 2 * ring + 1:
-            yield index, len(keys), 2 * ring + 1
-
-
-def _working_loop(program: Program, block: int) -> Loop | None:
-    """The innermost loop around a wait that does anything but poll."""
-    around = [loop for loop in program.analysis.graph.loops if block in loop.blocks]
-    for loop in sorted(around, key=lambda loop: -loop.depth):
-        blocks = [program.blocks[number] for number in loop.blocks]
-        if any(_works(operation) for block_program in blocks for operation in block_program.operations):
-            return loop
-    return None
-
-
-def _works(operation: Operation) -> bool:
-    polling = (ev.MbarrierWait, ev.Backoff, ev.L1Invalidate)
-    return any(not isinstance(event, polling) for event in operation.events)
 
 
 def _table_sizes(program: Program) -> dict[int, int]:
@@ -393,20 +274,9 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
         if (alias.step.instruction.index, alias.record.key[0]) not in known_aliases:
             report.aliases.append(alias)
     doubtful |= len(report.executions) > _SURE_EXECUTIONS and not execution.possible
-    known = {_pair(race): number for number, race in enumerate(report.races)}
-    for race in finder.races.values():
-        race.doubtful = doubtful
-        number = known.get(_pair(race))
-        if number is None:
-            report.races.append(race)
-        elif report.races[number].doubtful and not doubtful:
-            report.races[number] = race
-    reads = {_pair(race) for race in report.unfenced}
-    for race in finder.unfenced.values():
-        race.doubtful = doubtful
-        if _pair(race) not in reads:
-            report.unfenced.append(race)
-    _add_gaps(report, finder, doubtful)
+    _merge(report.races, finder.races.values(), doubtful, _pair)
+    _merge(report.unfenced, finder.unfenced.values(), doubtful, _pair)
+    _merge(report.gaps, finder.gaps.gaps.values(), doubtful, lambda gap: gap.pair)
     if finder.walk.uncertain_flag is not None and not report.unresolved:
         report.unresolved = _resting_on_flags(execution, finder)
     if not report.unresolved:
@@ -415,15 +285,18 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
         ][:8]
 
 
-def _add_gaps(report: OrderReport, finder: RaceFinder, doubtful: bool) -> None:
-    known = {gap.pair: number for number, gap in enumerate(report.gaps)}
-    for gap in finder.gaps.gaps.values():
-        gap.doubtful = doubtful
-        number = known.get(gap.pair)
+def _merge(
+    known: list[_Shown], found: Iterable[_Shown], doubtful: bool, pair: Callable[[_Shown], Hashable]
+) -> None:
+    """Add what one execution shows, once a pair of instructions; what is certain replaces doubt."""
+    places = {pair(one): number for number, one in enumerate(known)}
+    for one in found:
+        one.doubtful = doubtful
+        number = places.get(pair(one))
         if number is None:
-            report.gaps.append(gap)
-        elif report.gaps[number].doubtful and not doubtful:
-            report.gaps[number] = gap
+            known.append(one)
+        elif known[number].doubtful and not doubtful:
+            known[number] = one
 
 
 def _resting_on_flags(execution: Execution, finder: RaceFinder) -> list[Step]:

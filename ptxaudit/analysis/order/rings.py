@@ -1,0 +1,67 @@
+"""How often loops must be followed for every ring of barriers to come round twice.
+
+Property: for each loop that waits on two or more mbarriers in turn, the bound with which it would have met
+each of them twice and one of them again, judged by how many it met under the present bound. Direction and
+join do not apply: one execution is looked at, and of several wishes for one loop the greatest counts. Known
+limit: a ring whose length depends on the trip count grows with the bound, up to a fixed number of passes.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from ptxaudit.analysis.order.machine import Bounds
+from ptxaudit.analysis.order.program import Operation, Program
+from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.cfg import Loop
+
+_MOST_ITERATIONS = 40
+
+
+def wanted_iterations(program: Program, execution: Execution, bounds: Bounds) -> dict[int, int]:
+    """Loop bounds with which every ring of barriers comes round twice, as far as this run can tell."""
+    wanted = dict(bounds.iterations or {})
+    for index, seen, enough in _short_rings(execution):
+        loop = _working_loop(program, program.analysis.function.block_of(index).id)
+        if loop is None:
+            continue
+        now = bounds.limit(loop.header)
+        need = -(-now * enough // seen)
+        if need > now:
+            wanted[loop.header] = min(max(need, wanted.get(loop.header, 0)), _MOST_ITERATIONS)
+    return wanted
+
+
+def falls_short(program: Program, execution: Execution) -> bool:
+    """Whether some ring in a loop has still not come round twice."""
+    return any(
+        _working_loop(program, program.analysis.function.block_of(index).id) is not None
+        for index, _, _ in _short_rings(execution)
+    )
+
+
+def _short_rings(execution: Execution) -> Iterator[tuple[int, int, int]]:
+    """Waits on rings of barriers that have not come round twice: instruction, times seen, times wanted."""
+    visits: dict[tuple[int, int], list[BarrierKey]] = defaultdict(list)
+    for entry in execution.entries:
+        if isinstance(entry, Step) and isinstance(entry.event, ev.MbarrierWait) and entry.key is not None:
+            visits[entry.warp, entry.instruction.index].append(entry.key)
+    for (_, index), keys in visits.items():
+        ring = len(set(keys))
+        if ring >= 2 and len(keys) < 2 * ring + 1:
+            yield index, len(keys), 2 * ring + 1
+
+
+def _working_loop(program: Program, block: int) -> Loop | None:
+    """The innermost loop around a wait that does anything but poll."""
+    around = [loop for loop in program.analysis.graph.loops if block in loop.blocks]
+    for loop in sorted(around, key=lambda loop: -loop.depth):
+        blocks = [program.blocks[number] for number in loop.blocks]
+        if any(_works(operation) for block_program in blocks for operation in block_program.operations):
+            return loop
+    return None
+
+
+def _works(operation: Operation) -> bool:
+    polling = (ev.MbarrierWait, ev.Backoff, ev.L1Invalidate)
+    return any(not isinstance(event, polling) for event in operation.events)

@@ -1,0 +1,84 @@
+"""Launch shapes that are tried for a kernel, and what a shape rests on that nothing states."""
+
+from collections.abc import Iterator, Sequence
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.machine import LaunchShape
+from ptxaudit.analysis.order.program import Program
+from ptxaudit.ir import events as ev
+from ptxaudit.ir.function import Language
+from ptxaudit.ir.launch import Launch
+
+_BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
+_FURTHER_BLOCK_SIZES = (256, 384)
+_CLUSTER_SIZES = (2, 1, 3, 4, 8)
+
+
+def shapes(program: Program) -> Iterator[LaunchShape]:
+    """Launch shapes to try, those that the code states alone where it states them."""
+    facts = program.analysis.function.facts
+    launch = program.analysis.launch or Launch()
+    blocks = [launch.block or facts.required_threads or facts.maximum_threads]
+    if blocks == [None]:
+        blocks = [(size, 1, 1) for size in _BLOCK_SIZES]
+    clusters = [launch.cluster or facts.cluster]
+    if clusters == [None]:
+        sizes: Sequence[int] = (1,)
+        if _uses_clusters(program.analysis):
+            sizes = _CLUSTER_SIZES if _reaches_peers(program.analysis) else sorted(_CLUSTER_SIZES)
+        clusters = [(size, 1, 1) for size in sizes]
+    for cluster in clusters:
+        for block in blocks:
+            assert block is not None and cluster is not None
+            yield LaunchShape(block, cluster)
+
+
+def shape_assumptions(program: Program, shape: LaunchShape) -> Iterator[str]:
+    """What a launch shape rests on that neither the code nor a launch description states."""
+    facts, launch = program.analysis.function.facts, program.analysis.launch or Launch()
+    if launch.block is None and facts.required_threads is None:
+        if facts.maximum_threads is None:
+            yield f"the block size is not stated; {shape.threads} threads, the first that fits, are taken"
+        else:
+            yield f"the block is taken to have its greatest size, {shape.threads} threads"
+    if launch.cluster is None and facts.cluster is None and _uses_clusters(program.analysis):
+        yield f"the cluster size is not stated; {shape.ctas} CTAs, the first that fits, are taken"
+
+
+def other_shapes(program: Program, first: LaunchShape) -> Iterator[LaunchShape]:
+    """Further block sizes, where the code states none: roles may exist only in larger blocks."""
+    facts = program.analysis.function.facts
+    stated = facts.required_threads or facts.maximum_threads
+    if stated is None and (program.analysis.launch or Launch()).block is None:
+        sizes = (size for size in _FURTHER_BLOCK_SIZES if size > first.threads)
+        yield from (LaunchShape((size, 1, 1), first.cluster) for size in sizes)
+
+
+def _uses_clusters(analysis: FunctionAnalysis) -> bool:
+    for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
+        if any(isinstance(event, ev.AddressMapping) for event in events):
+            return True
+        if any(_needs_peers(event) for event in events):
+            return True
+        if any(register.name == "%cluster_ctarank" for register in instruction.reads):
+            return True
+    return False
+
+
+def _reaches_peers(analysis: FunctionAnalysis) -> bool:
+    """Whether a cluster of several CTAs is likely.
+
+    SASS forms shared addresses with the CTA's rank in every kernel and maps them to ranks where PTX did,
+    which is no sign of one yet.
+    """
+    if analysis.function.language is Language.PTX:
+        return True
+    return any(_needs_peers(event) for events in analysis.events for event in events)
+
+
+def _needs_peers(event: ev.Event) -> bool:
+    if isinstance(event, ev.ClusterBarrier):
+        return True
+    if isinstance(event, ev.Access | ev.MbarrierArrive | ev.MbarrierCompleteTx):
+        return event.multicast
+    return isinstance(event, ev.TensorOperation) and event.pair
