@@ -150,7 +150,7 @@ def test_report_says_who_what_where(run: Run, capfd: pytest.CaptureFixture[str])
     assert first["fingerprint"] != second["fingerprint"]
     shown = capfd.readouterr().out
     assert "warning[tiny-rule]: bar.sync number 0 in kernel" in shown
-    assert "tiny-undecided: needs PTX [kernel]" in shown
+    assert "  needs PTX\n    leaves open: tiny-undecided\n    in kernel" in shown
     assert "2 warnings" in shown
 
 
