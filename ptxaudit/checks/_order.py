@@ -210,7 +210,7 @@ def alias_witness(alias: Alias) -> Witness:
                 missing.visit,
             )
         )
-        edges.append(WitnessEdge(1, 0, "observed the phase", missing=True))
+        edges.append(WitnessEdge(1, 0, "nothing orders this before", missing=True))
     return Witness(tuple(steps), tuple(edges))
 
 

@@ -15,6 +15,7 @@ A TOML file with one table per kernel, the first whose regular expression matche
 import re
 import tomllib
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,9 @@ def _named(path: Path, entry: dict[str, Any]) -> NamedLaunch:
         kernel = re.compile(pattern)
     except re.error as error:
         raise UsageError(f"--launch {path}: found {pattern!r}, expected a regular expression") from error
+    for key, most in (("block", 1024), ("cluster", 16)):
+        if prod(entry.get(key, [])) > most:
+            raise UsageError(f"--launch {path}: {key}: found {entry[key]}, expected at most {most} in all")
     arguments = {int(position): value for position, value in entry.get("arguments", {}).items()}
     return NamedLaunch(
         kernel,

@@ -87,6 +87,8 @@ def _unknown(report: AuditReport) -> Iterator[str]:
     groups: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for function in report.functions:
         for rule, reason in function.unknown_reasons.items():
+            if function.verdicts.get(rule) is not Verdict.UNKNOWN:
+                continue  # a finding with an undecided rest is shown as a finding
             rules, functions = groups.setdefault(reason, ({}, {}))
             rules[rule] = functions[function.demangled] = None
     for reason, (rules, functions) in groups.items():

@@ -191,7 +191,7 @@ class RaceFinder:
         if key in self.aliases or phase_known(agent, before):
             return
         self.aliases[key] = Alias(
-            step, record, _missing_contribution(agent, before), self.execution
+            step, record, _missing_contribution(agent, before, walk.agents_of_warp), self.execution
         )
 
     # Accesses ----------------------------------------------------------------------------------------
@@ -384,13 +384,14 @@ def _missing_proxy(earlier: Moment, later: Moment) -> Link | None:
     return Link.PROXY
 
 
-def _missing_contribution(agent: Agent, record: PhaseRecord) -> Step | None:
+def _missing_contribution(agent: Agent, record: PhaseRecord, agents: list[list[Agent]]) -> Step | None:
+    """A contribution to a phase that need not have happened before the agent's step, by another warp."""
     time = agent.clocks[TIME]
-    for contribution in record.contributions:
-        newer = contribution.clocks[TIME] > time
-        if newer.any() and contribution.steps:
-            return contribution.steps[-1]
-    return None
+    unknown = {component for component, index in record.needs.items() if time[component] < index}
+    warps = {one.warp for together in agents for one in together if one.component in unknown}
+    steps = [step for contribution in record.contributions for step in contribution.steps]
+    missing = [step for step in steps if step.warp in warps] or [s for s in steps if s.warp != agent.warp]
+    return missing[-1] if missing else None
 
 
 def _reads_for_wgmma(step: Step) -> bool:

@@ -18,10 +18,10 @@ def shapes(program: Program) -> Iterator[LaunchShape]:
     """Launch shapes to try, those that the code states alone where it states them."""
     facts = program.analysis.function.facts
     launch = program.analysis.launch or Launch()
-    blocks = [launch.block or facts.required_threads or facts.maximum_threads]
+    blocks = [facts.required_threads or launch.block or facts.maximum_threads]
     if blocks == [None]:
         blocks = [(size, 1, 1) for size in _BLOCK_SIZES]
-    clusters = [launch.cluster or facts.cluster]
+    clusters = [facts.cluster or launch.cluster]
     if clusters == [None]:
         sizes: Sequence[int] = (1,)
         if _uses_clusters(program.analysis):
