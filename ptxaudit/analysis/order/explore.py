@@ -15,7 +15,7 @@ schedules of a turned execution, and trip counts beyond the bounds are not looke
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from time import process_time
 from typing import TypeVar
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -96,7 +96,7 @@ def assumptions_of(analysis: FunctionAnalysis) -> tuple[str, ...]:
 def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     """Execute a function under every launch, decision and schedule that the limits allow."""
     report = OrderReport()
-    deadline = monotonic() + limits.seconds
+    deadline = process_time() + limits.seconds
     effect, callee = call_effects(analysis)
     if effect is CallEffect.SYNCHRONISES:
         report.reason = f"the call of {callee} may synchronise, and calls are not followed"
@@ -120,7 +120,7 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     for forced in _turned(
         first.shortest, report, limits, flag_loops(program).exits, _table_sizes(program)
     ):
-        if monotonic() > deadline:
+        if process_time() > deadline:
             report.reason = report.reason or f"stopped after {limits.seconds:.0f} s"
             break
         bounds = Bounds(_TURNED_OPERATIONS + 4 * first.shortest.operations)
@@ -182,7 +182,7 @@ def _first_that_fits(
         attempt = _attempt(program, shape, operations, sample, deadline)
         if best is None or attempt.execution.complete:
             best = attempt
-        if attempt.execution.complete or attempt.execution.limits or monotonic() > deadline:
+        if attempt.execution.complete or attempt.execution.limits or process_time() > deadline:
             break
     return best
 
@@ -202,7 +202,7 @@ def _attempt(
     bounds = Bounds(operations)
     shortest = Machine(program, shape, bounds, sample=sample).run()
     best = _Attempt(shortest, shortest, shape, bounds, sample)
-    while best.execution.complete and monotonic() < deadline:
+    while best.execution.complete and process_time() < deadline:
         wanted = wanted_iterations(program, best.execution, best.bounds)
         every = best.bounds.default_iterations
         if wanted == dict(best.bounds.iterations or {}):

@@ -180,13 +180,6 @@ def attach_allocation(step: Step, event: ev.TensorOperation, cta: int, base: int
         step.footprint = Footprint(("tmem", cta), starts, columns, None, True)
 
 
-def attach_allocation(step: Step, event: ev.TensorOperation, cta: int, base: int, columns: int) -> None:
-    """The columns that a CTA pair allocates: the other CTA of the pair must not free them before."""
-    if event.pair:
-        starts = np.array([base], dtype=np.int64)
-        step.footprint = Footprint(("tmem", cta), starts, columns, None, True)
-
-
 def attach_deallocation(
     machine: "Machine", fragment: Fragment, step: Step, event: ev.TensorOperation
 ) -> None:
