@@ -1,10 +1,17 @@
-"""What the rules on commit groups share: whether the issuer of a pending operation waits for it in time."""
+"""What the rules on commit groups share: their races, and whether the issuer of an operation waits for it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.knowledge import Moment
-from ptxaudit.analysis.order.races import Race
+from ptxaudit.analysis.order.races import Link, Race
 from ptxaudit.analysis.order.trace import Step
+from ptxaudit.checks._order import races_of
+from ptxaudit.checks._wgmma import reads_pending_copy
 from ptxaudit.ir import events as ev
 
 # Steps by which the issuing thread lets others go on.
@@ -15,6 +22,43 @@ def in_group(moment: Moment, completion: ev.Completion) -> ev.Access | None:
     """The access of a moment when it completes by that kind of group."""
     event = moment.step.event
     return event if isinstance(event, ev.Access) and event.completion is completion else None
+
+
+def has_bulk_stores(analysis: FunctionAnalysis) -> bool:
+    """Whether the function has bulk copies out of shared memory that complete by groups."""
+    return any(
+        access.completion is ev.Completion.BULK_GROUP
+        and access.reads
+        and access.space in (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER)
+        for _, access in analysis.occurrences(ev.Access)
+    )
+
+
+def overwritten_sources(report: OrderReport) -> Iterator[Race]:
+    """Races of a bulk store's read with a later write."""
+    for race in races_of(report, Link.IN_FLIGHT, Link.NONE):
+        read = in_group(race.first, ev.Completion.BULK_GROUP)
+        second = race.second.step.event
+        if read is not None and read.reads and isinstance(second, ev.Access) and second.writes:
+            yield race
+
+
+def has_copies(analysis: FunctionAnalysis) -> bool:
+    """Whether the function has cp.async copies that complete by groups."""
+    return any(
+        access.completion is ev.Completion.ASYNC_GROUP for _, access in analysis.occurrences(ev.Access)
+    )
+
+
+def copies_met_early(report: OrderReport) -> Iterator[Race]:
+    """Races of a cp.async write with an access that comes after its issue."""
+    for found in races_of(report, Link.IN_FLIGHT, Link.NONE):
+        race = found
+        if reads_pending_copy(found):
+            race = replace(found, first=found.second, second=found.first, release=None)
+        written = in_group(race.first, ev.Completion.ASYNC_GROUP)
+        if written is not None and written.writes:
+            yield race
 
 
 def issuer_waits(race: Race, kind: ev.GroupKind) -> Step | None:

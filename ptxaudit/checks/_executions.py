@@ -1,13 +1,13 @@
 """What the checks that count over explored executions share: which runs count, and their steps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
 from ptxaudit.checks._order import barrier_name, incomplete
 from ptxaudit.ir import events as ev
-from ptxaudit.rules.model import Severity
+from ptxaudit.rules.model import Severity, Violation
 
 
 def sound_executions(report: OrderReport) -> Iterator[Execution]:
@@ -15,6 +15,14 @@ def sound_executions(report: OrderReport) -> Iterator[Execution]:
     for execution in report.executions:
         if execution.complete or (execution.possible and not execution.limits):
             yield execution
+
+
+def by_instruction(violations: Iterable[Violation]) -> list[Violation]:
+    """One violation an instruction, the first that was found."""
+    unique: dict[int, Violation] = {}
+    for violation in violations:
+        unique.setdefault(violation.primary.index, violation)
+    return list(unique.values())
 
 
 def steps_of(execution: Execution) -> Iterator[Step]:

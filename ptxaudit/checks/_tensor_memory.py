@@ -1,12 +1,12 @@
-"""What the rules on tcgen05.ld and tcgen05.st share: accesses that wait::ld and wait::st complete."""
+"""What the rules on tensor memory share: operations, deallocations, and accesses that waits complete."""
 
 from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link, Race
+from ptxaudit.analysis.order.trace import Step
 from ptxaudit.checks._order import place, races_of, violation
-from ptxaudit.checks.tmem_dealloc_before_join import is_deallocation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Violation
 
@@ -14,6 +14,22 @@ from ptxaudit.rules.model import Violation
 def has_action(analysis: FunctionAnalysis, action: ev.TensorAction) -> bool:
     """Whether the function has a tcgen05 operation of that kind."""
     return any(one.action is action for _, one in analysis.occurrences(ev.TensorOperation))
+
+
+def is_deallocation(race: Race) -> bool:
+    """Whether one of the two accesses frees the columns."""
+    return any(_frees(one.step) for one in (race.first, race.second))
+
+
+def freeing_and_using(race: Race) -> tuple[Step, Step]:
+    """The deallocation of a race, and the other step."""
+    first, second = race.first.step, race.second.step
+    return (second, first) if _frees(second) else (first, second)
+
+
+def _frees(step: Step) -> bool:
+    event = step.event
+    return isinstance(event, ev.TensorOperation) and event.action is ev.TensorAction.DEALLOCATE
 
 
 def handed_over_in_flight(report: OrderReport, kind: ev.AccessKind) -> Iterator[Violation]:

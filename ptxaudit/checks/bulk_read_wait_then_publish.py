@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.gaps import GapKind
+from ptxaudit.checks._async_groups import has_bulk_stores
 from ptxaudit.checks._gaps import gap_violation, gaps_of
 from ptxaudit.checks._order import outcome, place
-from ptxaudit.checks.bulk_store_source_reused import has_bulk_stores
 from ptxaudit.rules.model import Outcome, Violation
 
 _MISSING = "no wait without .read before the release"

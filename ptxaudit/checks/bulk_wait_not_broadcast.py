@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
-from ptxaudit.checks._async_groups import issuer_waits
+from ptxaudit.checks._async_groups import has_bulk_stores, issuer_waits, overwritten_sources
 from ptxaudit.checks._order import outcome, place, role_of, violation
-from ptxaudit.checks.bulk_store_source_reused import has_bulk_stores, overwritten_sources
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 

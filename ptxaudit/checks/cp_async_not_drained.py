@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
-from ptxaudit.checks._async_groups import depth_in_words, issuer_waits
+from ptxaudit.checks._async_groups import copies_met_early, depth_in_words, has_copies, issuer_waits
 from ptxaudit.checks._order import outcome, place, violation
-from ptxaudit.checks.cp_async_wait_without_barrier import copies_met_early, has_copies
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 

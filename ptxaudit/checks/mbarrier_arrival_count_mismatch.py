@@ -8,6 +8,7 @@ from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.checks._executions import (
     arrivals,
+    by_instruction,
     certainty,
     lacking_arrivals,
     sound_executions,
@@ -25,11 +26,12 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if not has(analysis, ev.MbarrierArrive) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
-    unique: dict[int, Violation] = {}
-    for execution in sound_executions(report):
-        for violation in (*_too_many(report, execution), *_too_few(report, execution)):
-            unique.setdefault(violation.primary.index, violation)
-    return Outcome.of(list(unique.values()), undecided(report))
+    found = (
+        violation
+        for execution in sound_executions(report)
+        for violation in (*_too_many(report, execution), *_too_few(report, execution))
+    )
+    return Outcome.of(by_instruction(found), undecided(report))
 
 
 def _too_many(report: OrderReport, execution: Execution) -> Iterator[Violation]:

@@ -10,6 +10,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
 from ptxaudit.checks._executions import (
+    by_instruction,
     certainty,
     has_unknown_code,
     lacking_arrivals,
@@ -29,10 +30,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if not has(analysis, ev.MbarrierExpect) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
-    unique: dict[int, Violation] = {}
-    for violation in (*_in_executions(report), *_nobody_arrives(analysis)):
-        unique.setdefault(violation.primary.index, violation)
-    return Outcome.of(list(unique.values()), undecided(report))
+    found = (*_in_executions(report), *_nobody_arrives(analysis))
+    return Outcome.of(by_instruction(found), undecided(report))
 
 
 def _in_executions(report: OrderReport) -> Iterator[Violation]:

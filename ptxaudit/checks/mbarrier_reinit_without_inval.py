@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
-from ptxaudit.checks._executions import sound_executions, steps_of
+from ptxaudit.checks._executions import by_instruction, sound_executions, steps_of
 from ptxaudit.checks._order import barrier_name, has, incomplete
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
@@ -21,11 +21,10 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     unplaced = _unplaced_invalidations(analysis, report)
     if unplaced is not None:
         return Outcome.of([], unplaced)
-    unique: dict[int, Violation] = {}
-    for execution in sound_executions(report):
-        for violation in _violations(report, execution):
-            unique.setdefault(violation.primary.index, violation)
-    return Outcome.of(list(unique.values()), incomplete(report))
+    found = (
+        violation for execution in sound_executions(report) for violation in _violations(report, execution)
+    )
+    return Outcome.of(by_instruction(found), incomplete(report))
 
 
 def _unplaced_invalidations(analysis: FunctionAnalysis, report: OrderReport) -> str | None:

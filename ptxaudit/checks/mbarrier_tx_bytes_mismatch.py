@@ -9,6 +9,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
 from ptxaudit.checks._executions import (
+    by_instruction,
     certainty,
     lacking_arrivals,
     sound_executions,
@@ -27,11 +28,12 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if not _expects_bytes(analysis) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
-    unique: dict[int, Violation] = {}
-    for execution in sound_executions(report):
-        for violation in (*_violations(report, execution), *_left_over(report, execution)):
-            unique.setdefault(violation.primary.index, violation)
-    return Outcome.of(list(unique.values()), undecided(report))
+    found = (
+        violation
+        for execution in sound_executions(report)
+        for violation in (*_violations(report, execution), *_left_over(report, execution))
+    )
+    return Outcome.of(by_instruction(found), undecided(report))
 
 
 def _expects_bytes(analysis: FunctionAnalysis) -> bool:

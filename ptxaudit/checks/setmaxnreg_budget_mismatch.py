@@ -15,7 +15,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.arch import REGISTERS_PER_MULTIPROCESSOR, WARP_SIZE
-from ptxaudit.checks._executions import steps_of
+from ptxaudit.checks._executions import by_instruction, steps_of
 from ptxaudit.checks._order import has, incomplete
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.instruction import Instruction
@@ -80,13 +80,12 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if isinstance(launch, str):
         return Outcome.of([], launch)
     report = order_of(analysis)
-    unique: dict[int, Violation] = {}
-    for execution in report.executions:
-        # A warp that stays somewhere in the execution might give registers back later.
-        if execution.complete:
-            for violation in _violations(report, execution, launch):
-                unique.setdefault(violation.primary.index, violation)
-    return Outcome.of(list(unique.values()), incomplete(report))
+    # A warp that stays somewhere in the execution might give registers back later.
+    complete = (execution for execution in report.executions if execution.complete)
+    found = (
+        violation for execution in complete for violation in _violations(report, execution, launch)
+    )
+    return Outcome.of(by_instruction(found), incomplete(report))
 
 
 def _at_launch(analysis: FunctionAnalysis) -> int | str:

@@ -6,7 +6,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link
 from ptxaudit.checks._order import outcome, place, races_of, role_of, violation
-from ptxaudit.checks.tmem_dealloc_before_join import frees, is_deallocation
+from ptxaudit.checks._tensor_memory import freeing_and_using, is_deallocation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
@@ -25,9 +25,7 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
     for race in races_of(report, Link.NONE, Link.IN_FLIGHT):
         if not is_deallocation(race) or race.first.agent.cta == race.second.agent.cta:
             continue
-        freeing, using = race.second.step, race.first.step
-        if not frees(freeing.event):
-            freeing, using = using, freeing
+        freeing, using = freeing_and_using(race)
         details = {
             "user": role_of(race.execution, using),
             "use": place(using.instruction),
