@@ -1,10 +1,12 @@
 """The order engine: are two events of a kernel ordered in every schedule, and if not, which link is missing?
 
 The parts, each in its module: ``slicing`` (what decides synchronisation), ``program`` (an executable
-form of that slice), ``machine`` and ``effects`` (execute it warp by warp), ``trace`` (what happened),
-``clocks`` (what happens before what, and why), ``races`` (conflicting accesses that nothing orders,
-phases that may be another) and ``explore`` (which executions are looked at, and what the answers rest
-on). ``roles`` names the warps that act alike.
+form of that slice), ``machine`` (executes it warp by warp) with ``effects`` and its like (what each event
+does to barriers and memory) and ``decisions`` (undecided conditions), ``trace`` (what happened),
+``clocks`` (what happens before what, and why) with ``knowledge`` and ``completion`` (what it keeps),
+``races`` and ``gaps`` (conflicting accesses that nothing orders, phases that may be another, other order
+that is lacking), ``explore`` (which executions are looked at, and what the answers rest on) with
+``shapes`` and ``rings`` (launches, and how long loops run). ``roles`` names the warps that act alike.
 
 What is claimed, of one execution (one launch, one outcome for every undecided condition):
 

@@ -3,6 +3,9 @@
 Property: a call is harmless when the callee, and all that it calls, neither synchronises nor touches shared
 memory (or memory through generic addresses), or when it is one of the runtime's functions that print, trap or
 allocate. Of all other calls, and of indirect ones, nothing is known.
+
+Direction: from callers to callees. Join: the worst effect of any call. Known limit: a callee counts whole,
+whichever of its instructions this call reaches.
 """
 
 from enum import IntEnum

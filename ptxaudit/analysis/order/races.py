@@ -4,6 +4,10 @@ Two accesses conflict when they touch a common byte of shared memory (or a commo
 memory), at least one writes, and they are not both strong atomics. They are ordered when the clock of
 the later one (see ``clocks``) reaches the earlier one, in causality order, through the proxies that both
 use. What is missing otherwise is a :class:`Link`.
+
+Direction: forward, beside the walk of ``clocks``. Join: none; of the pairs of accesses by the same two
+instructions the first counts. Known limits: of the accesses of one component by one instruction to one
+place only the latest is kept; memory behind different pointers is taken to be different.
 """
 
 from collections import defaultdict
@@ -16,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxaudit.analysis.order.clocks import ClockWalk
+from ptxaudit.analysis.order.flags import is_strong
 from ptxaudit.analysis.order.footprints import LEAST_COPY
 from ptxaudit.analysis.order.gaps import GapFinder
 from ptxaudit.analysis.order.knowledge import (
@@ -415,15 +420,14 @@ def _reads(step: Step) -> bool:
 def _morally_strong(one: Moment, other: Moment) -> bool:
     """Whether both accesses are strong and each one's scope includes the other's thread (PTX ISA 8.7)."""
     widest = ev.Scope.CTA if one.agent.cta == other.agent.cta else ev.Scope.CLUSTER
-    return _is_strong(one.step, widest) and _is_strong(other.step, widest)
+    return _is_strong_at(one.step, widest) and _is_strong_at(other.step, widest)
 
 
-def _is_strong(step: Step, widest: ev.Scope) -> bool:
+def _is_strong_at(step: Step, widest: ev.Scope) -> bool:
     event = step.event
-    if not isinstance(event, ev.Access):
+    if not isinstance(event, ev.Access) or not is_strong(event):
         return False
-    strong = event.semantics is not ev.Semantics.WEAK or event.kind is ev.AccessKind.UPDATE
-    return strong and (event.scope is None or event.scope >= widest)
+    return event.scope is None or event.scope >= widest
 
 
 def _unordered_copies(earlier: Moment, later: Moment) -> bool:
