@@ -48,7 +48,7 @@ from ptxaudit.ir.operands import (
     Symbol,
     Vector,
 )
-from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value
+from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value, identical
 from ptxaudit.isa.evaluation import LaneState
 from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
 from ptxaudit.isa.sass.registers import register_range
@@ -649,6 +649,8 @@ class Machine:
             chosen = self.domain.combine("and", guard, new)  # type: ignore[arg-type]
             kept = self.domain.combine("and", self.domain.negate(guard), old)  # type: ignore[arg-type]
             return self.domain.combine("or", chosen, kept)
+        if identical(new, old):  # type: ignore[arg-type]
+            return new  # no choice: its atom would stand for itself
         value = self.domain.select(guard, new, old)  # type: ignore[arg-type]
         if isinstance(value, Affine) and len(value.terms) == 1:
             choice = _Choice(guard, new, old, value.offset)  # type: ignore[arg-type]

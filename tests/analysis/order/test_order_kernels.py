@@ -257,3 +257,13 @@ def test_both_sides_of_an_undecided_branch_are_followed() -> None:
     report = roles(f"{STORE}\n{guarded}", guarded.replace("SKIP", "SKIP2") + LOAD)
     assert Link.NONE in {race.link for race in report.races}
     assert {execution.decisions[0].outcome for execution in report.executions} == {True, False}
+
+
+def test_a_guarded_write_of_the_value_that_is_there_is_no_choice() -> None:
+    again = (
+        "    ld.param.u32 %r5, [count];\n    setp.ne.u32 %p2, %r5, 0;\n    @%p2 ld.param.u32 %r5, [count];\n"
+        "    @!%p2 bra NONE;\n    setp.gt.u32 %p4, %r5, 3;\n    @%p4 bra NONE;\n    bar.sync 2, 64;\nNONE:\n"
+    )
+    report = roles(f"{STORE}\n{again}", again.replace("NONE", "NONE2") + LOAD)
+    assert report.reason is None
+    assert len(report.executions) > 2
