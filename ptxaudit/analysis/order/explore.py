@@ -156,6 +156,9 @@ def _first_execution(
             if (attempt := _first_that_fits(program, limits, sample, deadline)) is not None
             and attempt.execution.complete
         ]
+        if best is not None and sampled:
+            # With other values warps may still wait for ever: the sample shows one launch, not all.
+            report.stuck_if_possible |= bool(best.execution.stuck)
         best = max(sampled, key=lambda attempt: len(attempt.execution.entries), default=best)
     if best is None:
         return None

@@ -362,8 +362,8 @@ def missing_link(earlier: Moment, later: Moment) -> Link | None:
     if ordered(clocks, OUTER if outside else SHARED, component, index):
         return _missing_proxy(earlier, later)
     if ordered(clocks, TIME, component, index):
-        if not _writes(earlier.step):
-            return None  # a read that is over cannot see a later write, whatever is visible to whom
+        if not _writes(earlier.step) or _deallocates(later.step):
+            return None  # what is over cannot be disturbed: visibility matters to who takes the value
         same_warp = earlier.agent.warp == later.agent.warp
         return Link.WARP if same_warp and not earlier.asynchronous else Link.NOT_VISIBLE
     if earlier.asynchronous and ordered(clocks, TIME, earlier.agent.component, earlier.issue_index):
@@ -469,6 +469,10 @@ def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:
     if kinds == {ev.TensorAction.ALLOCATE, ev.TensorAction.DEALLOCATE}:
         return earlier.agent.cta == later.agent.cta
     return ev.TensorAction.ALLOCATE in kinds or kinds == {ev.TensorAction.DEALLOCATE}
+
+
+def _deallocates(step: Step) -> bool:
+    return isinstance(step.event, ev.TensorOperation) and step.event.action is ev.TensorAction.DEALLOCATE
 
 
 def _in_pipeline(earlier: Moment, later: Moment) -> bool:
