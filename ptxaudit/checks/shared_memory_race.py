@@ -25,14 +25,21 @@ def _accesses_shared(analysis: FunctionAnalysis) -> bool:
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
+    named = {_pair(race) for race in report.races if _has_its_own_rule(race)}
     for race in report.races:
-        if _in_shared_memory(race) and not _has_its_own_rule(race):
+        # Without any order the two may meet either way round: it is the same missing link.
+        mirrored = race.link is Link.NONE and _pair(race)[::-1] in named
+        if _in_shared_memory(race) and not _has_its_own_rule(race) and not mirrored:
             details = {
                 "other": place(race.first.step.instruction),
                 "memory": f"shared memory at {int(race.second.footprint.starts.min()):#x}",
                 "missing": race.link.value,
             }
             yield violation(report, race, race.second.step.instruction, details)
+
+
+def _pair(race: Race) -> tuple[int, int]:
+    return race.first.step.instruction.index, race.second.step.instruction.index
 
 
 def _in_shared_memory(race: Race) -> bool:
