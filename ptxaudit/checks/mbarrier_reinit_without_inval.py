@@ -1,4 +1,9 @@
-"""An mbarrier is initialised again where the object before it is still live."""
+"""An mbarrier is initialised again where the object before it is still live.
+
+A note where the second initialisation writes what the first one wrote and nothing used the object in
+between: it is undefined by the letter, yet no arrival, byte or wait can be lost. Kernels of which two roles
+set up the same barrier do it.
+"""
 
 from collections.abc import Iterator
 
@@ -24,7 +29,16 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     found = (
         violation for execution in sound_executions(report) for violation in _violations(report, execution)
     )
-    return Outcome.of(by_instruction(found), incomplete(report))
+    return Outcome.of(_once_a_pair(by_instruction(found)), incomplete(report))
+
+
+def _once_a_pair(violations: list[Violation]) -> list[Violation]:
+    """Two initialisations that nothing orders are one violation, whichever a schedule puts last."""
+    unique: dict[frozenset[int], Violation] = {}
+    for violation in violations:
+        others = (related.instruction.index for related in violation.related)
+        unique.setdefault(frozenset((violation.primary.index, *others)), violation)
+    return list(unique.values())
 
 
 def _unplaced_invalidations(analysis: FunctionAnalysis, report: OrderReport) -> str | None:
@@ -65,12 +79,14 @@ def _violation(
     same = first.instruction is again.instruction
     earlier = "the same instruction" if same else "an earlier mbarrier.init"
     certain = was_used and execution.possible
+    harmless = not was_used and 0 < first.count == again.count
+    doubt = Severity.NOTE if harmless else Severity.WARNING
     return Violation(
         again.instruction,
         {"barrier": barrier_name(again.key), "earlier": earlier},
         () if same else (Related(first.instruction, "initialised it before"),),
         ("It was used in between." if was_used else "It was not used in between.",),
-        severity=None if certain else Severity.WARNING,
+        severity=None if certain else doubt,
         confidence=None if certain else Confidence.MEDIUM,
         assumptions=tuple(report.assumptions),
     )

@@ -38,8 +38,9 @@ def initialise(here: Executing, event: ev.MbarrierInit) -> None:
         here.step(event).unresolved = _ADDRESS
         return
     for key, _ in keys:
-        here.step(event).key = key
         known = count if isinstance(count, int) else None
+        step = here.step(event)
+        step.key, step.count = key, known or 0
         machine.mbarriers[key] = Mbarrier(known, known or 0)
         machine.execution.barrier_counts[key] = known
 
