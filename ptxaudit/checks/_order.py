@@ -189,6 +189,11 @@ def _shortened(text: str) -> str:
     return _LONG_VECTOR.sub(lambda match: f"{{{match[1].strip()}, ..., {match[2].strip()}}}", text)
 
 
+def certain_first(aliases: list[Alias]) -> list[Alias]:
+    """The aliases that are certain to be possible, or all when every one is in doubt."""
+    return [alias for alias in aliases if not alias.doubtful] or aliases
+
+
 def alias_witness(alias: Alias) -> Witness:
     """A schedule in which the arrive or wait meets the phase before the one meant."""
     steps = [

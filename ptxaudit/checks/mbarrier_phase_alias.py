@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Alias
-from ptxaudit.checks._order import alias_witness, barrier_name, has, outcome, place, role_of
+from ptxaudit.checks._order import alias_witness, barrier_name, certain_first, has, outcome, place, role_of
 from ptxaudit.ir import events as ev
-from ptxaudit.rules.model import Outcome, Related, Violation
+from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -22,7 +22,7 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
         if alias.record.key[0] == "mbarrier":
             by_barrier[alias.record.key[2]].append(alias)
     for aliases in by_barrier.values():
-        yield _violation(report, aliases)
+        yield _violation(report, certain_first(aliases))
 
 
 def _violation(report: OrderReport, aliases: list[Alias]) -> Violation:
@@ -54,6 +54,8 @@ def _violation(report: OrderReport, aliases: list[Alias]) -> Violation:
         details,
         tuple(related),
         (f"Nothing orders {place(main.step.instruction)} after the completion of phase {phase - 1}.",),
+        severity=Severity.NOTE if main.doubtful else None,
+        confidence=Confidence.LOW if main.doubtful else None,
         witness=alias_witness(main),
         assumptions=tuple(report.assumptions),
     )

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Alias
-from ptxaudit.checks._order import alias_witness, barrier_name, has, outcome, place
+from ptxaudit.checks._order import alias_witness, barrier_name, certain_first, has, outcome, place
 from ptxaudit.ir import events as ev
-from ptxaudit.rules.model import Outcome, Related, Violation
+from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -22,7 +22,7 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
         if alias.record.key[0] == "bar":
             by_barrier[alias.record.key[2]].append(alias)
     for aliases in by_barrier.values():
-        yield _violation(report, max(aliases, key=_runs_ahead))
+        yield _violation(report, max(certain_first(aliases), key=_runs_ahead))
 
 
 def _runs_ahead(alias: Alias) -> tuple[bool, int]:
@@ -41,6 +41,8 @@ def _violation(report: OrderReport, alias: Alias) -> Violation:
         {"barrier": barrier_name(alias.record.key), "other": other},
         related,
         (f"Nothing orders it after the completion of phase {alias.record.phase - 1}.",),
+        severity=Severity.NOTE if alias.doubtful else None,
+        confidence=Confidence.LOW if alias.doubtful else None,
         witness=alias_witness(alias),
         assumptions=tuple(report.assumptions),
     )

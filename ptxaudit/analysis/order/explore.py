@@ -36,7 +36,7 @@ _SURE_EXECUTIONS = 2
 _TURNED_OPERATIONS = 50_000
 # A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
 _SAMPLES = (4, 1024, 512)
-_Shown = TypeVar("_Shown", Race, Gap)
+_Shown = TypeVar("_Shown", Race, Gap, Alias)
 
 
 @dataclass(slots=True)
@@ -272,11 +272,8 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
     if execution.stuck:
         _note_deadlock(report, execution)
     finder = RaceFinder(execution).run()
-    known_aliases = {(alias.step.instruction.index, alias.record.key[0]) for alias in report.aliases}
-    for alias in finder.aliases.values():
-        if (alias.step.instruction.index, alias.record.key[0]) not in known_aliases:
-            report.aliases.append(alias)
     doubtful |= len(report.executions) > _SURE_EXECUTIONS and not execution.possible
+    _merge(report.aliases, finder.aliases.values(), doubtful, _barrier_met)
     _merge(report.races, finder.races.values(), doubtful, _pair)
     _merge(report.unfenced, finder.unfenced.values(), doubtful, _pair)
     _merge(report.gaps, finder.gaps.gaps.values(), doubtful, lambda gap: gap.pair)
@@ -325,3 +322,7 @@ def _pair(race: Race) -> tuple[int, int]:
 
 def _extend(known: list[str], more: Iterable[str]) -> None:
     known.extend(text for text in more if text not in known)
+
+
+def _barrier_met(alias: Alias) -> tuple[int, Hashable]:
+    return alias.step.instruction.index, alias.record.key[0]

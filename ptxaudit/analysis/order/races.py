@@ -80,13 +80,15 @@ class Race:
 class Alias:
     """An arrive or a wait that may meet an earlier phase than in this execution.
 
-    ``missing`` is a contribution to the phase before that need not have happened yet.
+    ``missing`` is a contribution to the phase before that need not have happened yet; ``doubtful`` is as
+    for races.
     """
 
     step: Step
     record: PhaseRecord
     missing: Step | None
     execution: Execution
+    doubtful: bool = False
 
 
 @dataclass(slots=True)
