@@ -148,22 +148,22 @@ class Decisions:
         return neutral
 
     def resolve(
-        self, truth: Truth, preferred: Callable[[], bool], site: int
+        self, truth: Truth, preferred: Callable[[], bool], site: int, alike: bool = False
     ) -> "bool | Flags | None":
         """A truth by lanes, with the unknown parts that are the same in all lanes decided.
 
-        ``None`` when a part is unknown and differs by lane.
+        ``None`` when a part is unknown and differs by lane; ``alike`` decides it as if it did not.
         """
         if isinstance(truth, bool | np.ndarray):
             return truth
         if not is_varying(truth):
             return self.decide(truth, preferred, site)
         if isinstance(truth, Comparison):
-            return self.settled(truth)
+            return self.decide(truth, preferred, site) if alike else self.settled(truth)
         wanted = (lambda: not preferred()) if truth.operator == "not" else preferred
         parts: list[bool | Flags] = []
         for part in sorted(truth.parts, key=lambda part: not isinstance(part, np.ndarray)):
-            known = self.resolve(part, wanted, site)
+            known = self.resolve(part, wanted, site, alike)
             if known is None:
                 return None
             parts.append(known)

@@ -28,6 +28,7 @@ from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
 from ptxaudit.analysis.order.rings import falls_short, wanted_iterations
 from ptxaudit.analysis.order.shapes import other_shapes, shape_assumptions, shapes
 from ptxaudit.analysis.order.trace import Execution, Step, Stuck
+from ptxaudit.ir import events as ev
 
 _MOST_TURNS = 32
 # The first launch under both schedules; what is turned after that may not be possible.
@@ -262,7 +263,8 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
     """Add what one execution shows to the report; ``doubtful`` for a launch that may never be.
 
     One that did not run to its end shows something only if its decisions are certain to be possible:
-    what it did until then, and that it gets stuck.
+    what it did until then, and that it gets stuck. One with a barrier or wait that could not be followed
+    shows everything in doubt only.
     """
     report.executions.append(execution)
     _extend(report.assumptions, execution.assumptions)
@@ -272,6 +274,7 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
     if execution.stuck:
         _note_deadlock(report, execution)
     finder = RaceFinder(execution).run()
+    doubtful |= _unfollowed(execution)
     doubtful |= len(report.executions) > _SURE_EXECUTIONS and not execution.possible
     _merge(report.aliases, finder.aliases.values(), doubtful, _barrier_met)
     _merge(report.races, finder.races.values(), doubtful, _pair)
@@ -307,6 +310,14 @@ def _resting_on_flags(execution: Execution, finder: RaceFinder) -> list[Step]:
     if poll is None or not more:
         return []
     return [replace(poll, unresolved="which write to the flag is observed")]
+
+
+def _unfollowed(execution: Execution) -> bool:
+    """Whether a synchronisation could not be followed: what it orders would look like a missing order."""
+    return any(
+        isinstance(entry, Step) and entry.unresolved is not None and not isinstance(entry.event, ev.Access)
+        for entry in execution.entries
+    )
 
 
 def _shows_something(execution: Execution) -> bool:

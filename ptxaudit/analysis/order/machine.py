@@ -8,7 +8,7 @@ with nothing done in between waits for the phase.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -288,19 +288,26 @@ class Machine:
             truth = self.domain.combine("and", truth, self.truth(fragment, operand))
         assert leaving.instruction is not None
         site = leaving.instruction.index
-        known = self.decisions.resolve(truth, lambda: self._preferred(fragment, leaving), site)
-        if known is not None:
-            truth = known
-        if isinstance(truth, np.ndarray):
-            within = truth[fragment.mask]
-            if within.all() or not within.any():
-                truth = bool(within.all())
-        outcome = self.decisions.decide(truth, lambda: self._preferred(fragment, leaving), site)
-        if outcome is None:
-            assert isinstance(truth, np.ndarray)
-            self._part(fragment, leaving, truth)
+        outcome = self._by_lanes(fragment, truth, lambda: self._preferred(fragment, leaving), site)
+        if isinstance(outcome, np.ndarray):
+            self._part(fragment, leaving, outcome)
             return False
         return self._enter(fragment, leaving.targets[1 if outcome else 0])
+
+    def _by_lanes(
+        self, fragment: Fragment, truth: Truth, preferred: Callable[[], bool], site: int
+    ) -> bool | Flags:
+        """A branch condition: one outcome for all lanes of the fragment, or which of them take the branch."""
+        known = self.decisions.resolve(truth, preferred, site)
+        outcome = self.decisions.decide(truth if known is None else known, preferred, site)
+        if outcome is not None:
+            return outcome
+        if known is None:  # known lanes joined with what is unknown and differs by lane
+            known = self.decisions.resolve(truth, preferred, site, alike=True)
+        if not isinstance(known, np.ndarray):
+            return bool(known)
+        within = known[fragment.mask]
+        return bool(within.all()) if within.all() or not within.any() else known
 
     def _known_offset(self, fragment: Fragment, leaving: Exit) -> int | None:
         """The block that a SASS indirect branch goes to: a register relative to the next instruction."""

@@ -267,3 +267,37 @@ def test_a_guarded_write_of_the_value_that_is_there_is_no_choice() -> None:
     report = roles(f"{STORE}\n{again}", again.replace("NONE", "NONE2") + LOAD)
     assert report.reason is None
     assert len(report.executions) > 2
+
+
+def test_known_lanes_joined_with_an_unknown_condition_of_each_lane() -> None:
+    """The unknown part is decided as if it were the same in all lanes; the known part divides them."""
+    mixed = (
+        "    ld.global.u32 %r5, [%rd0];\n    add.u32 %r6, %r5, %r0;\n    ld.global.u32 %r7, [%rd0+4];\n"
+        "    mul.lo.u32 %r6, %r6, %r7;\n    setp.gt.u32 %p2, %r6, 3;\n"
+        "    and.pred %p4, %p0, %p2;\n    @%p4 bra SKIP;\n    bar.warp.sync -1;\nSKIP:\n    bar.sync 2, 64;"
+    )
+    report = roles(f"{STORE}\n{mixed}", mixed.replace("SKIP", "SKIP2") + f"\n{LOAD}")
+    assert links(report) == set()
+
+
+def test_what_an_unfollowed_wait_orders_is_no_phase_alias() -> None:
+    """A ring of one stage: one warp fills it, two empty it, waiting for a parity that is loaded from memory."""
+
+    def ring(parity: str) -> OrderReport:
+        turn = "    add.u32 %r4, %r4, 1;\n    setp.lt.u32 %p4, %r4, 4;\n    @%p4 bra {0};"
+        fills = (
+            "    @%p0 mbarrier.init.shared.b64 [data], 1;\n    @%p0 mbarrier.init.shared.b64 [bar], 2;\n"
+            "    mov.u32 %r4, 0;\n    bar.sync 1, 96;\nFILL:\n    and.b32 %r5, %r4, 1;\n    xor.b32 %r5, %r5, 1;\n"
+            "EMPTY:\n    mbarrier.try_wait.parity.shared.b64 %p3, [bar], %r5;\n    @!%p3 bra EMPTY;\n"
+            f"    @%p0 mbarrier.arrive.shared.b64 _, [data];\n{turn.format('FILL')}"
+        )
+        empties = (
+            f"    mov.u32 %r4, 0;\n    bar.sync 1, 96;\nDRAIN:\n    and.b32 %r5, %r4, 1;\n{parity}\n"
+            "FULL:\n    mbarrier.try_wait.parity.shared.b64 %p3, [data], %r5;\n    @!%p3 bra FULL;\n"
+            f"    @%p0 mbarrier.arrive.shared.b64 _, [bar];\n{turn.format('DRAIN')}"
+        )
+        return roles(fills, empties, threads=96)
+
+    followed, unfollowed = ring(""), ring("    ld.global.u32 %r5, [%rd0];")
+    assert followed.complete and not followed.aliases
+    assert not unfollowed.complete and not unfollowed.aliases
