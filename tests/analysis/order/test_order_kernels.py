@@ -281,13 +281,14 @@ def test_known_lanes_joined_with_an_unknown_condition_of_each_lane() -> None:
 
 
 def test_what_an_unfollowed_wait_orders_is_no_phase_alias() -> None:
-    """A ring of one stage: one warp fills it, two empty it, waiting for a parity that is loaded from memory."""
+    """A ring of one stage: one warp fills it, two empty it; the awaited parity is loaded from memory."""
 
     def ring(parity: str) -> OrderReport:
         turn = "    add.u32 %r4, %r4, 1;\n    setp.lt.u32 %p4, %r4, 4;\n    @%p4 bra {0};"
         fills = (
             "    @%p0 mbarrier.init.shared.b64 [data], 1;\n    @%p0 mbarrier.init.shared.b64 [bar], 2;\n"
-            "    mov.u32 %r4, 0;\n    bar.sync 1, 96;\nFILL:\n    and.b32 %r5, %r4, 1;\n    xor.b32 %r5, %r5, 1;\n"
+            "    mov.u32 %r4, 0;\n    bar.sync 1, 96;\nFILL:\n"
+            "    and.b32 %r5, %r4, 1;\n    xor.b32 %r5, %r5, 1;\n"
             "EMPTY:\n    mbarrier.try_wait.parity.shared.b64 %p3, [bar], %r5;\n    @!%p3 bra EMPTY;\n"
             f"    @%p0 mbarrier.arrive.shared.b64 _, [data];\n{turn.format('FILL')}"
         )
