@@ -282,9 +282,9 @@ def _masked(domain: Domain, value: Affine, mask: int, bits: int) -> Value:
             return domain.subtract(value, _masked(domain, value, hole, bits), bits)
         limits = (0, mask) if not mask >> (bits - 1) else (None, None)
         return domain.atom(("and", mask, domain.key(value)), _name("&", value, mask), value.varying, *limits)
-    low = remainder_of(domain, value, start)
-    above = value if end == 1 << bits else remainder_of(domain, value, end)
-    return domain.subtract(above, low, bits)
+    if end == 1 << bits:  # rounded down: the same number as by a shift there and back
+        return domain.multiply(floor_divide(domain, value, start, bits, logical=False), start, bits)
+    return domain.subtract(remainder_of(domain, value, end), remainder_of(domain, value, start), bits)
 
 
 def _over_choice(

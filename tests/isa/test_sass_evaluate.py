@@ -469,3 +469,13 @@ def test_odd_shapes_never_raise(opcode: str, operands: list[str], is_known: bool
             values.append(index * 77 if is_known else domain.atom((name, index), name))
     results = evaluation.compute(domain, LaneState(ALL), values)
     assert len(results) == len(evaluation.destinations)
+
+
+def test_rounding_down_is_one_number_however_it_is_written() -> None:
+    """Two roles that compute one trip count by a mask and by shifts agree on it."""
+    domain = Domain()
+    count = domain.atom("count", "count")
+    by_mask = run("LOP3.LUT R2,R4,0xfffffe00,RZ,0xc0,!PT", {"R4": count}, domain)["R2"]
+    shifted = run("SHF.R.S32.HI R2,RZ,0x9,R4", {"R4": count}, domain)["R2"]
+    by_shifts = run("SHF.L.U32 R2,R4,0x9,RZ", {"R4": shifted}, domain)["R2"]
+    assert domain.key(by_mask) == domain.key(by_shifts)
