@@ -1,6 +1,6 @@
 """Recall on mutants of real kernels: ``mutants.py CORPUSDIR [--limit 120] [--seed 0] [--match REGEX]``.
 
-Draws one-defect mutants (``mutant_operators.py``) of the corpus's PTX files, audits them in this process
+Draws one-defect mutants (``mutant_operators.py``) of the corpus's PTX files, audits them
 and prints, as Markdown, how many were named by a right rule at error or warning, by operator and by rule, and
 then every other one with its place. Only what the unmodified kernel does not show counts. Silent mutants
 that a reader found harmless (``harmless_mutants.toml``) stand apart. Run by hand, with ``nice``: a mutant
@@ -18,7 +18,10 @@ import time
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 from types import FrameType
 
@@ -82,6 +85,7 @@ def main() -> None:
     parser.add_argument("--match", default=KERNELS)
     parser.add_argument("--operator", default="")
     parser.add_argument("--seconds", type=int, default=120, help="time for one audit")
+    parser.add_argument("--jobs", type=int, default=1, help="audits at a time, one process each")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--again", type=Path)
     arguments = parser.parse_args()
@@ -94,7 +98,7 @@ def main() -> None:
         drawn = draw(files, arguments.limit, arguments.seed, arguments.operator)
     else:
         drawn, kept = unnamed(files, arguments.again)
-    results = [*kept, *measure(drawn, arguments.seconds, arguments.json)]
+    results = [*kept, *measure(drawn, arguments.seconds, arguments.json, arguments.jobs)]
     print(table([harmless(result) for result in results]))
 
 
@@ -155,17 +159,24 @@ def share(path: Path) -> int:
     return max(LEAST_PER_KERNEL, min(MOST_PER_KERNEL, wanted))
 
 
-def measure(drawn: dict[Path, list[Mutant]], seconds: int, log: Path | None) -> Iterable[Result]:
-    """Audit each kernel and its mutants."""
-    rules = correctness_rules()
-    signal.signal(signal.SIGALRM, out_of_time)
-    for path, chosen in drawn.items():
-        original = said(path.name, path.read_text(), rules, 4 * seconds) if chosen else None
-        for mutant in chosen:
-            assert original is not None
-            start = time.monotonic()
-            result = judge(path.name, mutant, original, rules, seconds)
-            result = replace(result, seconds=round(time.monotonic() - start, 1))
+def measure(drawn: dict[Path, list[Mutant]], seconds: int, log: Path | None, jobs: int) -> Iterable[Result]:
+    """Audit each kernel and its mutants, ``jobs`` at a time."""
+    context = get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=prepare) as pool:
+        # The largest first: one that starts last would leave the other processes idle.
+        chosen = sorted(drawn, key=lambda path: -path.stat().st_size)
+        originals = {
+            path: pool.submit(said, path.name, path.read_text(), 4 * seconds)
+            for path in chosen
+            if drawn[path]
+        }
+        asked = [
+            pool.submit(judge, path.name, mutant, originals[path].result(), seconds)
+            for path in originals
+            for mutant in drawn[path]
+        ]
+        for answer in as_completed(asked):
+            result = answer.result()
             print(f"{result.kernel}:{result.line} {result.operator}: {result.outcome}", file=sys.stderr)
             if log is not None:
                 with log.open("a") as stream:
@@ -173,11 +184,17 @@ def measure(drawn: dict[Path, list[Mutant]], seconds: int, log: Path | None) -> 
             yield result
 
 
+def prepare() -> None:
+    """Make a process ready to end an audit that takes too long."""
+    signal.signal(signal.SIGALRM, out_of_time)
+
+
 def out_of_time(signal_number: int, frame: FrameType | None) -> None:
     """End the audit that is running."""
     raise OutOfTime
 
 
+@cache
 def correctness_rules() -> tuple[Rule, ...]:
     """Every correctness rule; one whose check cannot be loaded is left out and said."""
     registry, found = load_registry(), []
@@ -189,11 +206,13 @@ def correctness_rules() -> tuple[Rule, ...]:
     return tuple(rule for rule in found if rule.pattern.category is Category.CORRECTNESS)
 
 
-def said(name: str, text: str, rules: tuple[Rule, ...], seconds: int) -> Said:
+def said(name: str, text: str, seconds: int) -> Said:
     """What the rules say of a text. Raises :class:`OutOfTime`."""
     signal.alarm(seconds)
     try:
-        run = audit((InputSource(name, None, text.encode()),), AuditOptions(rules=rules, jobs=1))
+        run = audit(
+            (InputSource(name, None, text.encode()),), AuditOptions(rules=correctness_rules(), jobs=1)
+        )
     finally:
         signal.alarm(0)
     for error in run.internal_errors:
@@ -210,12 +229,12 @@ def said(name: str, text: str, rules: tuple[Rule, ...], seconds: int) -> Said:
     return Said(places, frozenset(rule for rule, _ in verdicts) - undecided, undecided)
 
 
-def judge(kernel: str, mutant: Mutant, original: Said, rules: tuple[Rule, ...], seconds: int) -> Result:
+def judge(kernel: str, mutant: Mutant, original: Said, seconds: int) -> Result:
     """How a mutant was met."""
-    right = RIGHT[mutant.operator]
+    right, start = RIGHT[mutant.operator], time.monotonic()
     base = Result(kernel, mutant.operator, mutant.line, mutant.before, mutant.after, "silent")
     try:
-        now = said(kernel, mutant.text, rules, seconds)
+        now = said(kernel, mutant.text, seconds)
     except OutOfTime:
         return replace(base, outcome="no answer")
     new = now.findings - original.findings
@@ -229,7 +248,14 @@ def judge(kernel: str, mutant: Mutant, original: Said, rules: tuple[Rule, ...], 
         ("unknown", lost),
     )
     outcome, shown = next(((name, found) for name, found in met if found), ("silent", set()))
-    return replace(base, outcome=outcome, rules=tuple(sorted(shown)), all_rules=tuple(sorted(heavy | light)))
+    taken = round(time.monotonic() - start, 1)
+    return replace(
+        base,
+        outcome=outcome,
+        rules=tuple(sorted(shown)),
+        all_rules=tuple(sorted(heavy | light)),
+        seconds=taken,
+    )
 
 
 def table(results: list[Result]) -> str:
