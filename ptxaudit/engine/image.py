@@ -1,0 +1,74 @@
+"""What a kernel image is: one PTX text or cubin, where it was found, and what is known of its launch.
+
+An image is what :mod:`ptxaudit.capture` finds and the audit reads. Its identity is the SHA-256 of its
+content: the same kernel in ten wheels is one image with ten places. Images that came from one compilation
+(a fatbin's PTX and cubins, the ``.ptx`` and ``.cubin`` of one cache entry) share a ``unit``, so that PTX and
+SASS of one kernel can be joined.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from ptxaudit.arch import Architecture
+from ptxaudit.engine.launches import NamedLaunch
+
+SEPARATOR = "!"
+
+
+class ImageKind(StrEnum):
+    """The language of an image."""
+
+    PTX = "ptx"
+    CUBIN = "cubin"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an image is: a file's path, then the members one inside the other.
+
+    ``str(place)`` names it in every report: ``pkg.whl!pkg/lib.so!fatbin 3 sm_90a``.
+    """
+
+    parts: tuple[str, ...]
+
+    def inside(self, member: str) -> "Place":
+        """The place of a member of what is here."""
+        return Place((*self.parts, member))
+
+    @property
+    def container(self) -> "Place":
+        """What this is a member of; a file is its own container."""
+        return Place(self.parts[:-1]) if len(self.parts) > 1 else self
+
+    def __str__(self) -> str:
+        return SEPARATOR.join(self.parts)
+
+
+@dataclass(frozen=True)
+class KernelImage:
+    """One PTX text or cubin in memory.
+
+    ``architecture`` is what the container says (a fatbin's header, a cache's metadata), ``None`` where only
+    the content knows. ``unit`` is equal for images of one compilation, ``None`` when nothing says which
+    belong together. ``launches`` are launch facts that came with the image; what the code itself states
+    and what ``--launch`` says go before them.
+    """
+
+    place: Place
+    content: bytes
+    kind: ImageKind
+    architecture: Architecture | None = None
+    unit: str | None = None
+    launches: tuple[NamedLaunch, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return str(self.place)
+
+    @cached_property
+    def sha256(self) -> str:
+        """The identity of the content, in hexadecimal."""
+        return hashlib.sha256(self.content).hexdigest()
