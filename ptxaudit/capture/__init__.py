@@ -1,0 +1,1 @@
+"""Where kernels come from: containers, compiler caches, sources, running programs."""

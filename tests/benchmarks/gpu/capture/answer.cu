@@ -1,0 +1,1 @@
+extern "C" __global__ void store_answer(int *out) { *out = ANSWER; }
