@@ -7,7 +7,7 @@ branch's immediate post-dominator. A failed ``try_wait`` returns false; a fragme
 with nothing done in between waits for the phase.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
@@ -155,6 +155,7 @@ class Machine:
         # ptxas keeps no instruction for a warp barrier of lanes that it knows to be together already.
         self.execution = Execution(tuple(warps), lanes_in_order=self.in_sass)
         self.fragments: list[Fragment] = []
+        self._parts: deque[Fragment] = deque()
         for number, warp in enumerate(warps):
             mask: Flags = np.arange(LANES) < warp.threads
             self.fragments.append(Fragment(number, mask, {}))
@@ -188,6 +189,7 @@ class Machine:
                 self._advance(fragment)
                 if not (polled and _polls(fragment)):
                     self._idle_rounds = 0
+                self._advance_parts()
                 effects_mbarrier.deliver(self)
                 if self.operations_left <= 0:
                     break
@@ -205,6 +207,13 @@ class Machine:
         self.execution.decisions = self.decisions.taken
         self.execution.operations = self.bounds.operations - self.operations_left
         return self.execution
+
+    def _advance_parts(self) -> None:
+        """Let the parts that a warp has come into go on in its turn, as it would have done in one piece."""
+        while self._parts and self.operations_left > 0:
+            part = self._parts.popleft()
+            if part in self.fragments and self._ready(part):
+                self._advance(part)
 
     def _ready(self, fragment: Fragment) -> bool:
         if fragment.joins and fragment in fragment.joins[-1].arrived:
@@ -417,6 +426,7 @@ class Machine:
                 dict(fragment.iterations),
             )
             self.fragments.append(child)
+            self._parts.append(child)
             self._enter(child, target)
 
     def _join(self, fragment: Fragment) -> None:
@@ -434,6 +444,7 @@ class Machine:
             self.fragments.remove(part)
         merged = merge(self.domain, parts, parts[0].joins[:-1])
         self.fragments.append(merged)
+        self._parts.append(merged)
         self.execution.entries.append(Convergence(merged.warp, merged.lanes))
         if merged.joins and merged.joins[-1].block == merged.block:
             self._join(merged)
