@@ -5,11 +5,13 @@ disassembler does, and loading everything (checks, report formats, terminal bars
 """
 
 import contextlib
+import datetime
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,12 +22,13 @@ from ptxaudit.analysis.dump import DUMPERS, FORMATS
 from ptxaudit.arch import Architecture, parse_architecture
 from ptxaudit.engine.inputs import InputSource, expand_inputs, load_module, started_early
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
-from ptxaudit.rules.model import AuditReport, Severity
+from ptxaudit.rules.model import AuditReport, Severity, Verdict
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.context import FunctionAnalysis
     from ptxaudit.engine.audit import AuditRun
     from ptxaudit.engine.registry import Registry
+    from ptxaudit.engine.settings import Settings
     from ptxaudit.rules.pattern import Pattern
 
 EXIT_CLEAN = 0
@@ -118,9 +121,29 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
 @click.option(
     "--fail-on",
     type=click.Choice(list(_FAIL_ON)),
-    default="error",
-    show_default=True,
-    help="Exit 1 with a finding this bad or worse.",
+    help="Exit 1 with a finding this bad or worse; default error.",
+)
+@click.option("--fail-on-unknown", is_flag=True, help="Exit 1 with a verdict that could not be decided.")
+@click.option(
+    "--baseline",
+    "baseline_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Findings that are known: they are shown as suppressed and do not count.",
+)
+@click.option(
+    "--write-baseline",
+    "new_baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a baseline that knows what this audit found.",
+)
+@click.option(
+    "--config",
+    "settings_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Settings; default the nearest ptxaudit.toml or pyproject.toml with [tool.ptxaudit].",
 )
 @click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas).")
 @click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
@@ -143,7 +166,11 @@ def audit_command(
     sarif_file: Path | None,
     junit_file: Path | None,
     output: str,
-    fail_on: str,
+    fail_on: str | None,
+    fail_on_unknown: bool,
+    baseline_file: Path | None,
+    new_baseline: Path | None,
+    settings_file: Path | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     kernel: str | None,
@@ -158,15 +185,62 @@ def audit_command(
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
     not be read (the others are audited).
     """
+    settings = _settings(settings_file)
     sources = expand_inputs(inputs)
     with started_early(sources) as sources:
-        run, registry = _audit(sources, select, ignore, kernel, arch, jobs, launch_file, strict)
-    threshold = _FAIL_ON[fail_on]
+        run, registry = _audit(
+            sources,
+            select or settings.select,
+            (*ignore, *settings.ignore),
+            kernel,
+            arch,
+            jobs,
+            launch_file or settings.launch,
+            strict or settings.strict,
+        )
+    run = _decided(run, registry, settings, baseline_file or settings.baseline, new_baseline)
+    threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
     places = {"json": json_file, "html": html_file, "sarif": sarif_file, "junit": junit_file}
     _write_reports(places, run.report, registry, threshold)
     _complain(run, show_traceback)
     _say(_standard_output(run.report, output))
-    return _exit_code(run, threshold)
+    return _exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
+
+
+def _settings(path: Path | None) -> "Settings":
+    from ptxaudit.engine.settings import find_settings, read_settings
+
+    return find_settings(Path.cwd()) if path is None else read_settings(path)
+
+
+def _decided(
+    run: "AuditRun",
+    registry: "Registry",
+    settings: "Settings",
+    baseline_file: Path | None,
+    new_baseline: Path | None,
+) -> "AuditRun":
+    """The run as the project has decided about its findings; writes the new baseline, if one is asked for."""
+    from ptxaudit.engine.adoption import IN_BASELINE, Decisions, decided
+    from ptxaudit.engine.baseline import read_baseline, render_baseline
+    from ptxaudit.engine.registry import require_rule
+
+    for rule_id in sorted(settings.rules_named()):
+        try:
+            require_rule(registry, rule_id)
+        except UsageError as error:
+            raise UsageError(f"{settings.path}: {error}") from error
+    # The old baseline is read first: it may be the file that is written.
+    baseline = (
+        None if baseline_file is None or baseline_file == new_baseline else read_baseline(baseline_file)
+    )
+    report = decided(run.report, Decisions(settings, baseline, datetime.date.today()))
+    if new_baseline is not None:
+        from ptxaudit.report.write import write_report
+
+        mine = [finding for finding in report.findings if finding.suppressed in (None, IN_BASELINE)]
+        write_report(new_baseline, render_baseline(mine))
+    return replace(run, report=report)
 
 
 def _audit(
@@ -288,7 +362,7 @@ def _standard_output(report: AuditReport, output: str) -> str:
     return text.render(report, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
 
 
-def _exit_code(run: "AuditRun", threshold: Severity | None) -> int:
+def _exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool) -> int:
     if run.internal_errors:
         return EXIT_INTERNAL
     if any(one.error is not None for one in run.report.inputs):
@@ -297,7 +371,12 @@ def _exit_code(run: "AuditRun", threshold: Severity | None) -> int:
 
     worst = worst_severity(run.report)
     failing = worst is not None and threshold is not None and worst.rank >= threshold.rank
-    return EXIT_FINDINGS if failing else EXIT_CLEAN
+    undecided = fail_on_unknown and any(
+        verdict is Verdict.UNKNOWN
+        for function in run.report.functions
+        for verdict in function.verdicts.values()
+    )
+    return EXIT_FINDINGS if failing or undecided else EXIT_CLEAN
 
 
 @cli.command("rules")

@@ -23,13 +23,14 @@ def render(report: AuditReport) -> str:
 
 def to_document(report: AuditReport) -> dict[str, Any]:
     """The report as plain data."""
-    return {
+    document = {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "ptxaudit", "version": report.tool_version},
         "inputs": [_input(one) for one in report.inputs],
         "functions": [_function(one) for one in report.functions],
         "findings": [_finding(one) for one in report.findings],
     }
+    return {**document, "notices": list(report.notices)} if report.notices else document
 
 
 def _input(one: InputReport) -> dict[str, Any]:

@@ -29,6 +29,8 @@ def render(report: AuditReport, color: bool = False) -> str:
     assumed = list(_assumed(report))
     if assumed:
         parts.append("\n".join(["assumed:", *assumed]))
+    if report.notices:
+        parts.append("\n".join(["notices:", *(f"  {notice}" for notice in report.notices)]))
     parts.append(summary(report))
     return "\n\n".join(parts) + "\n"
 

@@ -228,6 +228,7 @@ class AuditReport:
     """Everything an audit found: what every output format is made from.
 
     ``listings`` maps an input path to the text (PTX, or SASS listing) that excerpts are shown from.
+    ``notices`` are lines on the audit as a whole, such as suppressions that met no finding.
     """
 
     tool_version: str
@@ -235,3 +236,4 @@ class AuditReport:
     functions: tuple[FunctionReport, ...]
     findings: tuple[Finding, ...]
     listings: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()

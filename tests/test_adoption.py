@@ -1,0 +1,293 @@
+"""Settings, suppressions and the baseline: what a project decides about its findings."""
+
+import datetime
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audit_support import KERNEL, run_cli, tiny_registry
+from jsonschema import Draft202012Validator
+
+from ptxaudit.engine.baseline import BaselineEntry, entry_of, match, read_baseline, render_baseline
+from ptxaudit.engine.comments import read_comments
+from ptxaudit.engine.settings import Settings, find_settings, read_settings
+from ptxaudit.report.json_report import load_schema
+from ptxaudit.rules.model import Category, CodePlace, Confidence, Finding, Severity
+from ptxaudit.source import Location, LocationKind
+
+Run = Callable[..., int]
+TINY = ("--select", "tiny-rule", "--fail-on", "warning")
+FIRST, SECOND = "    bar.sync 0;\n    st.global", "    bar.sync 0;\n$done"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    registry = tiny_registry(tmp_path / "patterns")
+    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
+    monkeypatch.chdir(tmp_path)
+    Path("kernel.ptx").write_text(KERNEL)
+    return lambda *arguments: run_cli(monkeypatch, *arguments)
+
+
+def report() -> Any:
+    document = json.loads(Path("out.json").read_text())
+    Draft202012Validator(load_schema()).validate(document)
+    return document
+
+
+def reasons() -> list[str | None]:
+    return [finding.get("suppressed", {}).get("reason") for finding in report()["findings"]]
+
+
+def settings(text: str, name: str = "ptxaudit.toml") -> None:
+    Path(name).write_text(text)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("selct = []", "'selct' was unexpected"),
+        ("fail-on = 'maybe'", "fail-on: 'maybe'"),
+        ("[[suppress]]\nrule = 'tiny-rule'", "'reason' is a required property"),
+        ("[[suppress]]\nrule = 'tiny-rule'\nreason = ' '", "suppress.0.reason"),
+        ("[[suppress]]\nrule = 'tiny-rule'\nreason = 'x'\nuntil = 'soon'", "expected a date"),
+        ("[[suppress]]\nrule = 'tiny-rule'\nreason = 'x'\nkernel = '('", "expected a regular expression"),
+        ("[[kernel]]\nmatch = 'x'\nseverity = { tiny-rule = 'fatal' }", "'fatal'"),
+        ("select = [", "expected settings"),
+        ("select = ['no-such-rule']", "unknown rule 'no-such-rule'"),
+        ("[[suppress]]\nrule = 'no-such-rule'\nreason = 'x'", "ptxaudit.toml: found unknown rule"),
+    ],
+)
+def test_wrong_settings_are_one_line(
+    run: Run, capfd: pytest.CaptureFixture[str], text: str, complaint: str
+) -> None:
+    settings(text)
+    assert run("audit", "kernel.ptx") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert complaint in line
+
+
+def test_settings_decide_what_the_command_line_leaves_open(run: Run) -> None:
+    settings("select = ['tiny-rule']\nfail-on = 'warning'")
+    assert run("audit", "kernel.ptx") == 1
+    assert run("audit", "kernel.ptx", "--fail-on", "error") == 0
+    assert run("audit", "kernel.ptx", "--select", "tiny-undecided") == 0
+    settings("select = ['tiny-undecided']\nfail-on-unknown = true")
+    assert run("audit", "kernel.ptx") == 1
+    settings("select = ['tiny-rule']\n[severity]\ntiny-rule = 'error'")
+    assert run("audit", "kernel.ptx") == 1
+
+
+def test_fail_on_unknown(run: Run) -> None:
+    assert run("audit", "kernel.ptx", "--select", "tiny-undecided") == 0
+    assert run("audit", "kernel.ptx", "--select", "tiny-undecided", "--fail-on-unknown") == 1
+    assert run("audit", "kernel.ptx", "--select", "tiny-rule", "--fail-on-unknown") == 0
+
+
+def test_the_nearest_settings_hold(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text("[tool.ptxaudit]\nstrict = true")
+    (inner / "pyproject.toml").write_text("[tool.other]\nx = 1")
+    assert find_settings(inner).path == tmp_path / "pyproject.toml"
+    (tmp_path / "a" / "ptxaudit.toml").write_text("fail-on = 'note'\nbaseline = 'known.json'")
+    found = find_settings(inner)
+    assert (found.fail_on, found.strict) == ("note", False)
+    assert found.baseline == tmp_path / "a" / "known.json"
+
+
+def test_without_settings_nothing_is_set(tmp_path: Path) -> None:
+    assert read_settings(_written(tmp_path / "ptxaudit.toml", "")) == Settings(tmp_path / "ptxaudit.toml")
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_settings_of_a_kernel(run: Run) -> None:
+    settings("[[kernel]]\nmatch = '^kern'\nseverity = { tiny-rule = 'note' }")
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 0
+    assert {finding["severity"] for finding in report()["findings"]} == {"note"}
+    settings("[[kernel]]\nmatch = '^other'\nseverity = { tiny-rule = 'note' }")
+    assert run("audit", "kernel.ptx", *TINY) == 1
+    settings("[[kernel]]\nmatch = '^kern'\nignore = ['tiny-rule']")
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 0
+    assert report()["findings"] == []
+    assert report()["functions"][0]["verdicts"] == {}
+
+
+# Suppressions
+
+
+def test_a_suppression_needs_its_rule_its_kernel_and_its_time(run: Run) -> None:
+    entry = "[[suppress]]\nrule = 'tiny-rule'\nreason = 'known to us'\n"
+    settings(entry)
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 0
+    assert reasons() == ["known to us", "known to us"]
+    settings(entry + "kernel = 'another'")
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 1
+    assert reasons() == [None, None]
+    assert "meets no finding" in report()["notices"][0]
+    settings(entry + "until = 2001-01-01")
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 1
+    assert "expired on 2001-01-01" in report()["notices"][0]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "    bar.sync 0; // ptxaudit: ignore[tiny-rule] by hand\n    st.global",
+        "    // ptxaudit: ignore[other, tiny-rule] by hand\n    // more\n    bar.sync 0;\n    st.global",
+        "    //ptxaudit:ignore[tiny-rule] until=2999-12-31 by hand\n\n    bar.sync 0;\n    st.global",
+    ],
+)
+def test_a_comment_suppresses_the_finding_on_its_line_or_below(run: Run, place: str) -> None:
+    Path("kernel.ptx").write_text(KERNEL.replace(FIRST, place))
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 1
+    assert reasons() == ["by hand", None]
+
+
+@pytest.mark.parametrize(
+    ("comment", "fault"),
+    [
+        ("// ptxaudit: ignore[tiny-rule]", "found no reason"),
+        ("// ptxaudit: ignore tiny-rule because", "expected // ptxaudit: ignore[RULE] REASON"),
+        ("// ptxaudit: allow[tiny-rule] because", "found '// ptxaudit: allow"),
+        ("// ptxaudit: ignore[tiny-rule] until=soon because", "expected a date"),
+    ],
+)
+def test_a_comment_that_is_wrong_suppresses_nothing_and_is_named(run: Run, comment: str, fault: str) -> None:
+    Path("kernel.ptx").write_text(KERNEL.replace(FIRST, f"    {comment}\n{FIRST}"))
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 1
+    assert reasons() == [None, None]
+    (notice,) = report()["notices"]
+    assert fault in notice
+    assert notice.startswith("kernel.ptx:")
+
+
+def test_an_unused_comment_is_reported(run: Run) -> None:
+    Path("kernel.ptx").write_text(
+        KERNEL.replace(SECOND, f"    // ptxaudit: ignore[tiny-fault] why not\n{SECOND}")
+    )
+    assert run("audit", "kernel.ptx", *TINY, "--json", "out.json") == 1
+    (notice,) = report()["notices"]
+    assert "ignore of tiny-fault meets no finding" in notice
+
+
+def test_a_comment_is_for_the_next_line_of_code_only() -> None:
+    text = "// ptxaudit: ignore[a] x\n// ptxaudit: ignore[b] y\nmov;\nadd;\nsub; // ptxaudit: ignore[c] z\n"
+    found, faults = read_comments("k.ptx", text)
+    assert [(one.line, one.suppression.rule, one.suppression.reason) for one in found] == [
+        (3, "a", "x"),
+        (3, "b", "y"),
+        (5, "c", "z"),
+    ]
+    assert faults == []
+
+
+def test_a_suppression_holds_on_its_last_day() -> None:
+    (found,), _ = read_comments("k.ptx", "mov; // ptxaudit: ignore[a] until=2026-11-30 x")
+    assert not found.suppression.has_expired(datetime.date(2026, 11, 30))
+    assert found.suppression.has_expired(datetime.date(2026, 12, 1))
+
+
+# Baseline
+
+
+def test_a_baseline_knows_what_was_found_and_nothing_else(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json") == 1
+    assert run("audit", "kernel.ptx", *TINY, "--baseline", "known.json") == 0
+    assert "2 suppressed" in capfd.readouterr().out
+    Path("kernel.ptx").write_text(KERNEL.replace(SECOND, f"    bar.sync 0;\n{SECOND}"))
+    assert run("audit", "kernel.ptx", *TINY, "--baseline", "known.json", "--json", "out.json") == 1
+    assert sorted(map(str, reasons())) == ["None", "in the baseline", "in the baseline"]
+    Path("kernel.ptx").write_text(KERNEL.replace("bar.sync 0;", "", 1))
+    assert run("audit", "kernel.ptx", *TINY, "--baseline", "known.json", "--json", "out.json") == 0
+    assert report()["notices"] == ["1 baseline entries are gone"]
+
+
+def test_a_baseline_can_be_written_anew_over_itself(run: Run) -> None:
+    run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json")
+    before = Path("known.json").read_text()
+    run("audit", "kernel.ptx", *TINY, "--baseline", "known.json", "--write-baseline", "known.json")
+    assert Path("known.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "found no JSON"),
+        ("{}", "'version' is a required property"),
+        ('{"version": 2, "findings": []}', "version"),
+        ('{"version": 1, "findings": [{"rule": "x"}]}', "findings.0"),
+    ],
+)
+def test_a_wrong_baseline_is_one_line(
+    run: Run, capfd: pytest.CaptureFixture[str], text: str, complaint: str
+) -> None:
+    Path("known.json").write_text(text)
+    assert run("audit", "kernel.ptx", "--baseline", "known.json") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "--baseline known.json: " in line
+    assert complaint in line
+
+
+def test_a_missing_baseline_is_one_line(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("audit", "kernel.ptx", "--baseline", "none.json") == 2
+    assert capfd.readouterr().err == "ptxaudit: --baseline none.json: no such file or directory\n"
+
+
+def finding(fingerprint: str, text: str, rule: str = "r", function: str = "f") -> Finding:
+    place = CodePlace("primary", Location(LocationKind.SASS, "k.cubin", offset=16), text)
+    return Finding(
+        rule,
+        Category.CORRECTNESS,
+        Severity.ERROR,
+        Confidence.HIGH,
+        function,
+        "k.cubin",
+        "said",
+        place,
+        fingerprint,
+    )
+
+
+def test_an_entry_is_the_rule_the_function_and_the_bare_opcode(tmp_path: Path) -> None:
+    one = finding("1", "@!P0 SYNCS.ARRIVE.TRANS64 RZ, [UR4+0x8], RZ")
+    assert entry_of(one) == BaselineEntry("1", "r", "f", "SYNCS")
+    path = tmp_path / "known.json"
+    path.write_text(render_baseline([one]))
+    assert read_baseline(path) == (entry_of(one),)
+
+
+def test_a_finding_that_changed_a_little_is_matched_by_likeness_one_for_one() -> None:
+    entries = (BaselineEntry("1", "r", "f", "SYNCS"), BaselineEntry("2", "r", "f", "SYNCS"))
+    changed = [finding("9", "SYNCS.X"), finding("2", "SYNCS.Y"), finding("8", "SYNCS.Z")]
+    matched = match(changed, entries)
+    assert matched.known == {0, 1}, "the exact one goes first, the first of the rest takes the entry left"
+    assert matched.gone == ()
+
+
+@pytest.mark.parametrize(
+    "other", [finding("9", "BAR.SYNC"), finding("9", "SYNCS", rule="s"), finding("9", "SYNCS", function="g")]
+)
+def test_another_finding_is_new(other: Finding) -> None:
+    entry = BaselineEntry("1", "r", "f", "SYNCS")
+    assert match([other], [entry]).known == frozenset()
+    assert match([other], [entry]).gone == (entry,)
+
+
+def test_suppressed_findings_stay_out_of_a_baseline(run: Run) -> None:
+    Path("kernel.ptx").write_text(
+        KERNEL.replace(FIRST, f"    // ptxaudit: ignore[tiny-rule] by hand\n{FIRST}")
+    )
+    run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json")
+    assert len(read_baseline(Path("known.json"))) == 1
