@@ -35,6 +35,27 @@ class Location:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceLine:
+    """A line of the source that a compiler noted (PTX ISA 11.5.5, ``.loc``); columns are often 0.
+
+    Code of an inlined function has its own line, and ``inlined_at`` is where it was called.
+    """
+
+    file: str
+    line: int
+    column: int = 0
+    inlined_at: "SourceLine | None" = None
+
+    @property
+    def outermost(self) -> "SourceLine":
+        """The line in the kernel itself: that of the outermost call."""
+        place = self
+        while place.inlined_at is not None:
+            place = place.inlined_at
+        return place
+
+
+@dataclass(frozen=True, slots=True)
 class Span:
     """A half-open range of character offsets in a :class:`SourceText`."""
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from ptxaudit.arch import Architecture
 from ptxaudit.ir.instruction import Instruction
+from ptxaudit.source import SourceLine
 
 
 class Language(StrEnum):
@@ -99,7 +100,8 @@ class Function:
     """One kernel or device function. ``blocks[0]`` is the entry; block ids are indices into ``blocks``.
 
     ``scoreboards`` are those of the instructions, by index, or empty where they are not known,
-    ``constants`` the constant banks that the compiler filled (SASS).
+    ``constants`` the constant banks that the compiler filled (SASS). ``source_lines`` are the lines of the
+    source that the instructions come from, by index, where the code says (PTX).
     """
 
     name: str
@@ -117,6 +119,7 @@ class Function:
     jump_tables: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     scoreboards: tuple[Scoreboard, ...] = ()
     constants: Mapping[int, bytes] = field(default_factory=dict)
+    source_lines: Mapping[int, SourceLine] = field(default_factory=dict)
 
     def block_of(self, index: int) -> BasicBlock:
         """The block that holds instruction ``index``."""

@@ -7,11 +7,12 @@ from ptxaudit.ir.function import LaunchFacts, Variable
 Dimensions = tuple[int, int, int]
 
 
-def launch_facts(function: syntax.Function, attributes: dict[str, object]) -> LaunchFacts:
+def launch_facts(function: syntax.Function) -> LaunchFacts:
     """The facts that a function's directives state; missing dimensions are 1 (PTX ISA 11.4).
 
-    ``attributes`` may bring more; directives without a field of their own are added to them.
+    Directives without a field of their own are in ``attributes``.
     """
+    attributes: dict[str, object] = {}
     values: dict[str, tuple[int, ...]] = {}
     pragmas: list[str] = []
     for directive in function.directives:

@@ -21,7 +21,7 @@ from ptxaudit.ir.function import Function, Language, Module, Note, Variable
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import LabelReference, Operand, Register, Symbol
 from ptxaudit.isa.ptx.forms import InstructionForm, instruction_form
-from ptxaudit.source import SourceText
+from ptxaudit.source import SourceLine, SourceText
 
 _TRANSFERS = {
     "bra": Transfer.BRANCH,
@@ -137,8 +137,9 @@ class _FunctionLowering:
         self.flow = Flow()
         self.register_types: dict[str, str] = {}
         self.variables: list[Variable] = []
-        self.source_lines: dict[int, tuple[str, int]] = {}
-        self.source_line: tuple[str, int] | None = None
+        self.source_lines: dict[int, SourceLine] = {}
+        self.source_line: SourceLine | None = None
+        self.source_places: dict[tuple[int, int, int], SourceLine] = {}
         self.scope_count = 0
         self.no_return_prototypes: set[str] = set()
 
@@ -149,7 +150,6 @@ class _FunctionLowering:
         for returned in self.tree.returns or ():
             self.variables.extend(variables_of(returned))
         self._statements(self.body, names)
-        attributes: dict[str, object] = {"source_lines": self.source_lines} if self.source_lines else {}
         end_line, _ = self.context.source.line_column(self.body.end)
         blocks = self.flow.blocks(self.instructions, end_line)
         return Function(
@@ -160,12 +160,13 @@ class _FunctionLowering:
             is_entry=self.tree.kind == "entry",
             instructions=tuple(self.instructions),
             blocks=blocks,
-            facts=launch_facts(self.tree, attributes),
+            facts=launch_facts(self.tree),
             parameters=tuple(v for one in self.tree.parameters or () for v in variables_of(one)),
             variables=self.context.variables + tuple(self.variables),
             register_types=self.register_types,
             isa_version=self.context.version,
             jump_tables=self.flow.jump_tables(blocks),
+            source_lines=self.source_lines,
         )
 
     def _open_scope(self, parent: NameScope | None, scope: syntax.Scope) -> NameScope:
@@ -186,14 +187,25 @@ class _FunctionLowering:
             if kind is syntax.Instruction:
                 self._instruction(statement, names)  # type: ignore[arg-type]
             elif isinstance(statement, syntax.SourceLocation):
-                file = self.context.files.get(statement.file, f"file {statement.file}")
-                self.source_line = (file, statement.line)
+                self.source_line = self._source_line(statement)
             elif isinstance(statement, syntax.Label):
                 self.flow.labels[names.unique(statement.name)] = len(self.instructions)
             elif isinstance(statement, syntax.VariableDeclaration):
                 self._declare(statement, names)
             elif isinstance(statement, syntax.Scope):
                 self._statements(statement, self._open_scope(names, statement))
+
+    def _source_line(self, place: syntax.SourceLocation) -> SourceLine:
+        # ``inlined_at`` names a line that an earlier .loc gave, with what that was inlined at.
+        outer = None if place.inlined_at is None else self._place(*place.inlined_at)
+        file = self.context.files.get(place.file, f"file {place.file}")
+        line = SourceLine(file, place.line, place.column, outer)
+        self.source_places[place.file, place.line, place.column] = line
+        return line
+
+    def _place(self, file: int, line: int, column: int) -> SourceLine:
+        known = self.source_places.get((file, line, column))
+        return known or SourceLine(self.context.files.get(file, f"file {file}"), line, column)
 
     def _declare(self, declaration: syntax.VariableDeclaration, names: NameScope) -> None:
         names.declare(declaration)

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import repeat
 from typing import Any
 
 from ptxaudit.arch import Architecture
@@ -30,6 +31,11 @@ _TOOLKIT = struct.Struct("<6I")
 _SYMBOL_SIZE = 24
 _OTHER_AT = 5
 _STO_CUDA_ENTRY = 0x10
+_PTX_LINES = ".nv_debug_line_sass"
+_PTX_TEXT = ".nv_debug_ptx_txt"
+_SOURCE_LINES = ".debug_line"
+_UNIT_LENGTH_BYTES = 4
+_SET_ADDRESS = 2  # DW_LNE_set_address
 _TARGET_OPTION = re.compile(r"\bsm_(\d{2,3})([af]?)\b")
 
 
@@ -194,3 +200,104 @@ def _suffix(header: CubinHeader, options: str, compatibility: bytes) -> str:
     attributes = decode_attributes(compatibility)
     accelerated = any(a.code == _ACCELERATOR_TARGET and a.number == 1 for a in attributes)
     return "a" if header.accelerated or accelerated else ""
+
+
+@dataclass(frozen=True, slots=True)
+class LineRow:
+    """From ``offset`` in its section on, up to the next row, code comes from ``line`` of ``file``."""
+
+    offset: int
+    file: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class DebugLines:
+    """The line information of a cubin, each table by the name of its code section, rows by offset.
+
+    ``ptx`` are lines of the PTX it was assembled from (``.nv_debug_line_sass``), ``source`` those of the
+    source that the PTX named (``.debug_line``). ``ptx_text`` is that PTX with its comments left out,
+    ``None`` where the cubin does not carry it or carries several. All are empty without ``-lineinfo``.
+    """
+
+    ptx: dict[str, tuple[LineRow, ...]]
+    source: dict[str, tuple[LineRow, ...]]
+    ptx_text: str | None
+
+
+def read_debug_lines(data: bytes, file: str) -> DebugLines:
+    """Read the line tables of a cubin; raises :class:`BinaryFault` for malformed ones."""
+    if _PTX_LINES.encode() not in data and _SOURCE_LINES.encode() not in data:
+        return DebugLines({}, {}, None)
+    try:
+        elf = _elf_file(data)
+        texts = [one.data() for one in elf.iter_sections() if one.name.startswith(_PTX_TEXT)]
+        ptx, source = _line_tables(elf, _PTX_LINES), _line_tables(elf, _SOURCE_LINES)
+    except Exception as error:  # the library lets struct, construct, decoding and index errors through
+        found = f"malformed line information ({type(error).__name__}: {error})"
+        raise BinaryFault(file, None, found, "DWARF line tables") from error
+    if len(texts) != 1:
+        return DebugLines(ptx, source, None)
+    text = texts[0].rstrip(b"\0").replace(b"\0", b"\n").decode("utf-8", "replace")
+    return DebugLines(ptx, source, f"{text}\n")
+
+
+def _line_tables(elf: Any, name: str) -> dict[str, tuple[LineRow, ...]]:
+    """The rows of one line section. Its sequences begin with an address that a relocation names."""
+    from elftools.common.utils import struct_parse  # noqa: PLC0415
+    from elftools.dwarf.lineprogram import LineProgram  # noqa: PLC0415
+    from elftools.dwarf.structs import DWARFStructs  # noqa: PLC0415
+
+    section = elf.get_section_by_name(name)
+    if section is None:
+        return {}
+    content = section.data()
+    structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8)
+    bases = iter(_sequence_bases(elf, name))
+    rows: dict[str, list[LineRow]] = {}
+    stream, start = BytesIO(content), 0
+    while start < len(content):
+        header = struct_parse(structs.Dwarf_lineprog_header, stream, start)
+        end = start + header["unit_length"] + _UNIT_LENGTH_BYTES
+        holder, base = "", 0
+        for entry in LineProgram(header, stream, structs, stream.tell(), end).get_entries():
+            if entry.is_extended and entry.command == _SET_ADDRESS:
+                holder, base = next(bases, ("", 0))
+            elif entry.state is not None and holder and not entry.state.end_sequence:
+                state = entry.state
+                rows.setdefault(holder, []).append(
+                    LineRow(base + state.address, _line_file(header, state.file), state.line)
+                )
+        start = end
+    return {holder: tuple(sorted(one, key=lambda row: row.offset)) for holder, one in rows.items()}
+
+
+def _sequence_bases(elf: Any, name: str) -> Iterator[tuple[str, int]]:
+    """The code section and offset that each sequence of a line section starts at, in their order."""
+    relocations = elf.get_section_by_name(f".rela{name}") or elf.get_section_by_name(f".rel{name}")
+    if relocations is None:
+        code = [one.name for one in elf.iter_sections() if one.name.startswith(_CODE) and one["sh_size"]]
+        if len(code) == 1:
+            yield from repeat((code[0], 0))
+        return
+    symbols = elf.get_section(relocations["sh_link"])
+    for one in sorted(relocations.iter_relocations(), key=lambda entry: int(entry["r_offset"])):
+        # A CUDA relocation has the generic layout: the symbol in the upper half of the information.
+        symbol = symbols.get_symbol(one["r_info"] >> 32)
+        place = symbol["st_shndx"]
+        held = elf.get_section(place).name if isinstance(place, int) else ""
+        addend = one["r_addend"] if "r_addend" in one.entry else 0
+        yield held, symbol["st_value"] + addend
+
+
+def _line_file(header: Any, index: int) -> str:
+    """The name of a line table's file; the PTX table has none."""
+    files = header["file_entry"]
+    if not 1 <= index <= len(files):
+        return ""
+    entry = files[index - 1]
+    name = entry["name"].decode("utf-8", "replace")
+    directory = entry["dir_index"]
+    if name.startswith("/") or not 1 <= directory <= len(header["include_directory"]):
+        return str(name)
+    return f"{header['include_directory'][directory - 1].decode('utf-8', 'replace')}/{name}"

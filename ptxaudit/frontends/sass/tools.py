@@ -1,6 +1,6 @@
-"""Finding and running the disassemblers of the CUDA toolkit.
+"""Finding and running the disassemblers and the assembler of the CUDA toolkit.
 
-The wheels ``nvidia-cuda-nvdisasm`` and ``nvidia-cuda-cuobjdump`` install their programs below
+The wheels ``nvidia-cuda-nvdisasm``, ``-cuobjdump`` and ``-nvcc`` (ptxas) install their programs below
 ``nvidia/cu*/bin`` (or ``nvidia/<package>/bin`` in older wheels) of the interpreter's site-packages; a
 program on ``PATH`` is the fallback. Programs run without a shell, on a private copy of the input.
 """
@@ -22,10 +22,15 @@ from ptxaudit.errors import ToolError
 MINIMUM_RELEASE = (13, 0)
 TIMEOUT_SECONDS = 300
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
-_PACKAGES = {"nvdisasm": "nvidia-cuda-nvdisasm", "cuobjdump": "nvidia-cuda-cuobjdump"}
+_PACKAGES = {
+    "nvdisasm": "nvidia-cuda-nvdisasm",
+    "cuobjdump": "nvidia-cuda-cuobjdump",
+    "ptxas": "nvidia-cuda-nvcc",
+}
 
 
-def _site_directories() -> Iterator[Path]:
+def site_directories() -> Iterator[Path]:
+    """Where packages of this interpreter are installed."""
     paths = sysconfig.get_paths()
     yield Path(paths["purelib"])
     yield Path(paths["platlib"])
@@ -36,14 +41,14 @@ def _site_directories() -> Iterator[Path]:
 
 @lru_cache(maxsize=8)
 def find_tool(name: str) -> Path:
-    """The path of ``nvdisasm`` or ``cuobjdump``; raises :class:`ToolError` when missing or too old."""
+    """The path of a tool of ``_PACKAGES``; raises :class:`ToolError` when missing or too old."""
     package = _PACKAGES[name]
     minimum = f"{MINIMUM_RELEASE[0]}.{MINIMUM_RELEASE[1]}"
     advice = f"pip install '{package}>={minimum}'"
     path = _locate(name)
     if path is None:
         raise ToolError(f"found no {name} beside this Python nor on PATH, expected one: {advice}")
-    release = _release(path)
+    release = tool_release(path)
     if release < MINIMUM_RELEASE:
         found = f"{name} {release[0]}.{release[1]} ({path})"
         raise ToolError(f"found {found}, expected {minimum} or later: {advice}")
@@ -51,7 +56,7 @@ def find_tool(name: str) -> Path:
 
 
 def _locate(name: str) -> Path | None:
-    for directory in _site_directories():
+    for directory in site_directories():
         candidates = sorted(directory.glob(f"nvidia/*/bin/{name}"), reverse=True)
         if candidates:
             return candidates[0]
@@ -59,7 +64,9 @@ def _locate(name: str) -> Path | None:
     return Path(found) if found else None
 
 
-def _release(path: Path) -> tuple[int, int]:
+@lru_cache(maxsize=8)
+def tool_release(path: Path) -> tuple[int, int]:
+    """The toolkit release that a tool says it is of; raises :class:`ToolError` when it says none."""
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -71,23 +78,29 @@ def _release(path: Path) -> tuple[int, int]:
 
 
 class ToolRun:
-    """A disassembler running on a private copy of ``data``; leaving the context ends it and cleans up.
+    """A tool running on a private copy of ``data``; leaving the context ends it and cleans up.
 
-    The process starts at once, so that the caller can read the container meanwhile.
+    The process starts at once, so that the caller can read the container meanwhile. It runs in a folder
+    of its own, where the copy is called ``file``.
     """
 
-    def __init__(self, tool: str, options: list[str], data: bytes, name: str) -> None:
+    def __init__(
+        self, tool: str, options: list[str], data: bytes, name: str, file: str = "input.cubin"
+    ) -> None:
         self._name = name
         self._tool = tool
         path = find_tool(tool)
         self._directory = tempfile.TemporaryDirectory(prefix="ptxaudit-")
         try:
-            copy = Path(self._directory.name, "input.cubin")
-            copy.write_bytes(data)
+            self._path(file).write_bytes(data)
             # Files rather than pipes: the tool never waits for the reader, who is busy with the container.
             with self._path("stdout").open("wb") as stdout, self._path("stderr").open("wb") as stderr:
                 self._process = subprocess.Popen(
-                    [path, *options, copy], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+                    [path.absolute(), *options, file],
+                    stdin=subprocess.DEVNULL,
+                    stdout=stdout,
+                    stderr=stderr,
+                    cwd=self._directory.name,
                 )
         except OSError as error:
             self._directory.cleanup()
@@ -95,6 +108,22 @@ class ToolRun:
 
     def output(self) -> bytes:
         """What the tool printed; raises :class:`ToolError` when it fails or takes too long."""
+        if self.finish() != 0:
+            lines = self.errors().strip().splitlines()
+            reason = lines[-1].strip() if lines else f"exit status {self._process.returncode}"
+            raise ToolError(f"{self._name}: {self._tool} failed: {reason}")
+        return self._path("stdout").read_bytes()
+
+    def errors(self) -> str:
+        """What the tool has written to standard error."""
+        return self._path("stderr").read_text("utf-8", "replace")
+
+    def product(self, file: str) -> bytes:
+        """A file that the tool wrote in its folder."""
+        return self._path(file).read_bytes()
+
+    def finish(self) -> int:
+        """Wait for the exit status; raises :class:`ToolError` when the tool takes too long."""
         # Waiting with a timeout would look for the end only every 50 ms.
         overdue = threading.Event()
         watchdog = threading.Timer(TIMEOUT_SECONDS, self._stop, [overdue])
@@ -106,11 +135,7 @@ class ToolRun:
             watchdog.cancel()
         if overdue.is_set():
             raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s")
-        if self._process.returncode != 0:
-            lines = self._path("stderr").read_text("utf-8", "replace").strip().splitlines()
-            reason = lines[-1].strip() if lines else f"exit status {self._process.returncode}"
-            raise ToolError(f"{self._name}: {self._tool} failed: {reason}")
-        return self._path("stdout").read_bytes()
+        return self._process.returncode
 
     def _stop(self, overdue: threading.Event) -> None:
         overdue.set()

@@ -18,7 +18,7 @@ from ptxaudit.ir.operands import (
     Symbol,
     Vector,
 )
-from ptxaudit.source import Location, LocationKind, SourceText
+from ptxaudit.source import Location, LocationKind, SourceLine, SourceText
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 REGISTERS = ".reg .pred %p<5>; .reg .b32 %r<20>; .reg .b64 %rd<5>; .reg .f32 %f<9>; .reg .v4 .f32 v;\n"
@@ -309,9 +309,22 @@ def test_source_lines():
         ".loc 2 20 3, function_name f, inlined_at 1 11 0\nret;}\n"
         '.file 1 "k.cu"'
     )
-    facts = load(text).functions[0].facts
-    assert facts.attributes["source_lines"] == {1: ("k.cu", 10), 2: ("file 2", 20)}
-    assert "source_lines" not in kernel("ret;").facts.attributes
+    lines = load(text).functions[0].source_lines
+    assert lines == {
+        1: SourceLine("k.cu", 10, 2),
+        2: SourceLine("file 2", 20, 3, inlined_at=SourceLine("k.cu", 11, 0)),
+    }
+    assert lines[2].outermost == SourceLine("k.cu", 11, 0)
+    assert kernel("ret;").source_lines == {}
+
+
+def test_source_lines_follow_calls_of_calls():
+    text = (
+        ".entry k() { .loc 1 10 2\nret;\n.loc 2 20 3, function_name f, inlined_at 1 10 2\nret;\n"
+        '.loc 3 30 4, function_name f, inlined_at 2 20 3\nret;}\n.file 1 "k.cu"\n.file 2 "f.h"\n.file 3 "g.h"'
+    )
+    lines = load(text).functions[0].source_lines
+    assert [lines[2].file, lines[2].inlined_at.file, lines[2].outermost.file] == ["g.h", "f.h", "k.cu"]
 
 
 def test_unknown_opcodes_are_kept_and_noted_once():

@@ -21,7 +21,7 @@ def install(folder: Path, body: str) -> Path:
 
 @pytest.fixture
 def site_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(tools, "_site_directories", lambda: iter([tmp_path]))
+    monkeypatch.setattr(tools, "site_directories", lambda: iter([tmp_path]))
     monkeypatch.setenv("PATH", str(tmp_path))
     find_tool.cache_clear()
     monkeypatch.setattr(tools, "find_tool", find_tool.__wrapped__)
