@@ -27,6 +27,7 @@ from ptxaudit.rules.model import AuditReport, Severity, Verdict
 if TYPE_CHECKING:
     from ptxaudit.analysis.context import FunctionAnalysis
     from ptxaudit.engine.audit import AuditRun
+    from ptxaudit.engine.compare import Comparison
     from ptxaudit.engine.registry import Registry
     from ptxaudit.engine.settings import Settings
     from ptxaudit.rules.pattern import Pattern
@@ -115,6 +116,7 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
 @_report_option("--html", "html_file", "the HTML page")
 @_report_option("--sarif", "sarif_file", "SARIF 2.1.0")
 @_report_option("--junit", "junit_file", "JUnit XML")
+@_report_option("--markdown", "markdown_file", "a summary in Markdown, for a pull request")
 @click.option(
     "--format", "output", type=click.Choice(["text", "github"]), default="text", help="Standard output."
 )
@@ -165,6 +167,7 @@ def audit_command(
     html_file: Path | None,
     sarif_file: Path | None,
     junit_file: Path | None,
+    markdown_file: Path | None,
     output: str,
     fail_on: str | None,
     fail_on_unknown: bool,
@@ -200,7 +203,13 @@ def audit_command(
         )
     run = _decided(run, registry, settings, baseline_file or settings.baseline, new_baseline)
     threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
-    places = {"json": json_file, "html": html_file, "sarif": sarif_file, "junit": junit_file}
+    places = {
+        "json": json_file,
+        "html": html_file,
+        "sarif": sarif_file,
+        "junit": junit_file,
+        "markdown": markdown_file,
+    }
     _write_reports(places, run.report, registry, threshold)
     _complain(run, show_traceback)
     _say(_standard_output(run.report, output))
@@ -252,6 +261,7 @@ def _audit(
     jobs: int,
     launch_file: Path | None,
     strict: bool,
+    count: bool = False,
 ) -> "tuple[AuditRun, Registry]":
     from ptxaudit.engine.audit import AuditOptions, audit
     from ptxaudit.engine.launches import read_launches
@@ -265,6 +275,7 @@ def _audit(
         strict=strict,
         jobs=jobs,
         launches=() if launch_file is None else read_launches(launch_file),
+        count=count,
     )
     with _progress(len(sources)) as advance:
         return audit(sources, options, advance), registry
@@ -330,6 +341,10 @@ def _rendered(name: str, report: AuditReport, registry: "Registry", threshold: S
         from ptxaudit.report import junit
 
         return junit.render(report, threshold)
+    if name == "markdown":
+        from ptxaudit.report import markdown
+
+        return markdown.render(report)
     patterns: dict[str, Pattern] = {rule.id: rule.pattern for rule in registry.values()}
     if name == "sarif":
         from ptxaudit.report import sarif
@@ -362,11 +377,18 @@ def _standard_output(report: AuditReport, output: str) -> str:
     return text.render(report, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
 
 
-def _exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool) -> int:
+def _read_code(run: "AuditRun") -> int:
+    """The exit code for faults of ptxaudit and of inputs."""
     if run.internal_errors:
         return EXIT_INTERNAL
-    if any(one.error is not None for one in run.report.inputs):
-        return EXIT_INPUT
+    unread = any(one.error is not None for one in run.report.inputs)
+    return EXIT_INPUT if unread else EXIT_CLEAN
+
+
+def _exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool) -> int:
+    code = _read_code(run)
+    if code != EXIT_CLEAN:
+        return code
     from ptxaudit.engine.audit import worst_severity
 
     worst = worst_severity(run.report)
@@ -377,6 +399,73 @@ def _exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: boo
         for verdict in function.verdicts.values()
     )
     return EXIT_FINDINGS if failing or undecided else EXIT_CLEAN
+
+
+@cli.command("diff")
+@click.argument("old")
+@click.argument("new")
+@_report_option("--json", "json_file", "the comparison as JSON")
+@_report_option("--html", "html_file", "the comparison as an HTML page")
+@_report_option("--markdown", "markdown_file", "the comparison in Markdown, for a pull request")
+@click.option(
+    "--fail-on",
+    type=click.Choice(list(_FAIL_ON)),
+    default="error",
+    show_default=True,
+    help="Exit 1 with a new finding this bad or worse.",
+)
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas).")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
+@_kernel_option
+@click.option("--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a.")
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
+@click.option(
+    "--launch", "launch_file", type=click.Path(path_type=Path), metavar="FILE", help="As for audit."
+)
+@click.option("--strict", is_flag=True, help="Also compare debatable notes of low confidence.")
+def diff_command(
+    old: str,
+    new: str,
+    json_file: Path | None,
+    html_file: Path | None,
+    markdown_file: Path | None,
+    fail_on: str,
+    **options: Any,
+) -> int:
+    """Compare two builds (files or directories): synchronisation, findings and verdicts, kernel by kernel.
+
+    Exit codes as for audit; 1 when the new build has a finding that the old one had not.
+    """
+    from ptxaudit.engine.compare import compare
+    from ptxaudit.report import compare_text
+
+    runs = [_audit(expand_inputs([side]), count=True, **options)[0] for side in (old, new)]
+    for run in runs:
+        _complain(run, show_traceback=False)
+    comparison = compare(runs[0].report, runs[1].report)
+    rendered: dict[Path | None, Callable[[], str]] = {
+        json_file: lambda: compare_text.render_json(comparison),
+        markdown_file: lambda: compare_text.render_markdown(comparison),
+        html_file: lambda: _comparison_page(comparison, old, new),
+    }
+    for path, render in rendered.items():
+        if path is not None:
+            from ptxaudit.report.write import write_report
+
+            write_report(path, render())
+    _say(compare_text.render_text(comparison))
+    worst = max((_read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)
+    threshold = _FAIL_ON[fail_on]
+    worse = threshold is not None and any(
+        finding.severity.rank >= threshold.rank for finding in comparison.new_findings
+    )
+    return worst or (EXIT_FINDINGS if worse else EXIT_CLEAN)
+
+
+def _comparison_page(comparison: "Comparison", old: str, new: str) -> str:
+    from ptxaudit.report import compare_html
+
+    return compare_html.render(comparison, old, new)
 
 
 @cli.command("rules")

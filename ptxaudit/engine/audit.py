@@ -10,7 +10,7 @@ import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ptxaudit import __version__
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -43,6 +43,7 @@ class AuditOptions:
 
     ``architecture`` without a suffix also takes the suffixed targets of the same number. ``strict`` also
     reports notes of low confidence. ``jobs`` is the number of processes, 0 for as many as pay off.
+    ``count`` has each function's synchronisations counted, for a comparison.
     """
 
     rules: tuple[Rule, ...]
@@ -51,6 +52,7 @@ class AuditOptions:
     strict: bool = False
     jobs: int = 0
     launches: tuple[NamedLaunch, ...] = ()
+    count: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +257,14 @@ def _audit_function(
         verdicts[rule.id] = outcome.verdict
         if outcome.reason is not None:
             reasons[rule.id] = outcome.reason
-    into.functions.append(
-        _function_report(function, input_name, verdicts, reasons, _assumptions(analysis))
-    )
+    report = _function_report(function, input_name, verdicts, reasons, _assumptions(analysis))
+    into.functions.append(replace(report, synchronisation=_counted(analysis)) if options.count else report)
+
+
+def _counted(analysis: FunctionAnalysis) -> dict[str, int]:
+    from ptxaudit.analysis.synchronisation import count_synchronisation
+
+    return count_synchronisation(analysis)
 
 
 def _assumptions(analysis: FunctionAnalysis) -> tuple[str, ...]:

@@ -42,18 +42,18 @@ def render(report: AuditReport, patterns: Mapping[str, Pattern], listing_budget:
     ``patterns`` are the rules' patterns by id; a rule without one is shown by its id. Whole listings are
     put in up to ``listing_budget`` characters; the page says which were left out.
     """
-    environment = _environment()
+    environment = page_environment()
     page = build_page(report, {name: pattern.title for name, pattern in patterns.items()})
     data = build_data(page, listing_budget)
-    style, script = (_inline(environment, name) for name in ("report.css", "report.js"))
+    style, script = (inline(environment, name) for name in ("report.css", "report.js"))
     shown = {row.rule for row in page.rules} | {card.finding.rule for card in page.suppressed}
     text = environment.get_template("report.html.j2").render(
         page=page,
         data=data,
         style=style,
         script=script,
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        style_hash=source_hash(style),
+        script_hash=source_hash(script),
         patterns=[pattern for name, pattern in sorted(patterns.items()) if name in shown],
         severities=sorted(Severity, key=lambda severity: -severity.rank),
         open_cards=OPEN_CARDS,
@@ -84,7 +84,8 @@ def _picture(match: re.Match[str]) -> str:
     return "\u2421" if code == 0x7F else "\ufffd"
 
 
-def _environment() -> Environment:
+def page_environment() -> Environment:
+    """Templates, escaped, with the filters that they use."""
     environment = Environment(
         loader=FileSystemLoader(templates_root()),
         autoescape=True,
@@ -106,13 +107,14 @@ def _environment() -> Environment:
     return environment
 
 
-def _inline(environment: Environment, name: str) -> Markup:
+def inline(environment: Environment, name: str) -> Markup:
     """A style or script of this package, which needs no escaping, ready to stand in its element."""
     assert environment.loader is not None
     return Markup(environment.loader.get_source(environment, name)[0].strip())
 
 
-def _hash(text: str) -> str:
+def source_hash(text: str) -> str:
+    """What a content security policy calls an inlined style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

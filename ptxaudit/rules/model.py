@@ -194,7 +194,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FunctionReport:
-    """All verdicts of one function of one input; ``assumptions`` are what they rest on beyond the code."""
+    """All verdicts of one function of one input; ``assumptions`` are what they rest on beyond the code.
+
+    ``synchronisation`` counts the function's synchronisations by kind, where the audit was asked to.
+    """
 
     name: str
     demangled: str
@@ -205,6 +208,7 @@ class FunctionReport:
     unknown_reasons: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
+    synchronisation: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

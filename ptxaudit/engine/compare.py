@@ -1,0 +1,217 @@
+"""Compares two audits, kernel by kernel: what changed in the synchronisation, in findings, in verdicts.
+
+Kernels are paired by mangled name and architecture, then by demangled name, then by the likeness of their
+names; what is left is new or gone. Findings are paired as a baseline pairs them.
+"""
+
+import difflib
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from ptxaudit.analysis.synchronisation import IN_A_LOOP
+from ptxaudit.engine.baseline import entry_of, match
+from ptxaudit.rules.model import AuditReport, Finding, FunctionReport, Verdict
+
+LEAST_LIKENESS = 0.8
+MOST_LIKENESSES = 10_000
+REGISTERS = "registers per thread"
+
+
+@dataclass(frozen=True, slots=True)
+class CountChange:
+    """Numbers of one kind that are not the same; ``looped`` are those in loops, old and new."""
+
+    kind: str
+    old: int
+    new: int
+    looped: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictChange:
+    """A rule that says something else of the kernel now."""
+
+    rule: str
+    old: Verdict | None
+    new: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelChange:
+    """One kernel of both sides (or of one: the other is ``None``) and what is not the same.
+
+    ``new_findings`` and ``gone_findings`` have no partner; ``unchanged`` counts those that have.
+    """
+
+    old: FunctionReport | None
+    new: FunctionReport | None
+    counts: tuple[CountChange, ...]
+    verdicts: tuple[VerdictChange, ...]
+    new_findings: tuple[Finding, ...]
+    gone_findings: tuple[Finding, ...]
+    unchanged: int
+
+    @property
+    def name(self) -> str:
+        """The demangled name, of the new side where there is one."""
+        side = self.new or self.old
+        assert side is not None
+        return side.demangled
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there is anything to say."""
+        sides = self.old is None or self.new is None
+        return bool(sides or self.counts or self.verdicts or self.new_findings or self.gone_findings)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every kernel of two audits, in the order of the new one, those that are gone last."""
+
+    kernels: tuple[KernelChange, ...]
+
+    @property
+    def new_findings(self) -> tuple[Finding, ...]:
+        """All findings that the old side did not have and that are not suppressed."""
+        found = (finding for kernel in self.kernels for finding in kernel.new_findings)
+        return tuple(finding for finding in found if finding.suppressed is None)
+
+
+def compare(old: AuditReport, new: AuditReport) -> Comparison:
+    """Compare two audits of the same rules; both need counted synchronisation."""
+    old_findings, new_findings = _by_function(old), _by_function(new)
+    return Comparison(
+        tuple(
+            _change(before, after, old_findings.get(_key(before), ()), new_findings.get(_key(after), ()))
+            for before, after in pair(old.functions, new.functions)
+        )
+    )
+
+
+_Key = tuple[str, str] | None
+
+
+def _key(function: FunctionReport | None) -> _Key:
+    return None if function is None else (function.input, function.name)
+
+
+def _by_function(report: AuditReport) -> dict[_Key, tuple[Finding, ...]]:
+    grouped: dict[_Key, tuple[Finding, ...]] = {}
+    for finding in report.findings:
+        key = (finding.input, finding.function)
+        grouped[key] = (*grouped.get(key, ()), finding)
+    return grouped
+
+
+_Pair = tuple[FunctionReport | None, FunctionReport | None]
+_Identity = Callable[[FunctionReport], tuple[str, ...]]
+_IDENTITIES: tuple[_Identity, ...] = (
+    lambda one: (one.name, one.arch, one.evidence),
+    lambda one: (one.name, one.evidence),
+    lambda one: (one.demangled, one.evidence),
+)
+
+
+def pair(old: Iterable[FunctionReport], new: Iterable[FunctionReport]) -> list[_Pair]:
+    """Each function once: pairs and new ones in the order of ``new``, then those that are gone."""
+    left, fresh = list(old), list(new)
+    partners: dict[int, FunctionReport] = {}
+    for identity in _IDENTITIES:
+        left = _pair_same(identity, left, fresh, partners)
+    for index, candidate in _alike(fresh, left, partners):
+        if index not in partners and candidate in left:
+            partners[index] = candidate
+            left.remove(candidate)
+    pairs: list[_Pair] = [(partners.get(index), function) for index, function in enumerate(fresh)]
+    return pairs + [(function, None) for function in left]
+
+
+def _pair_same(
+    identity: _Identity,
+    left: list[FunctionReport],
+    fresh: list[FunctionReport],
+    partners: dict[int, FunctionReport],
+) -> list[FunctionReport]:
+    """Pair those of one identity, in order; the old ones that are left."""
+    waiting: dict[tuple[str, ...], deque[FunctionReport]] = defaultdict(deque)
+    for function in left:
+        waiting[identity(function)].append(function)
+    for index, function in enumerate(fresh):
+        if index not in partners and waiting[identity(function)]:
+            partners[index] = waiting[identity(function)].popleft()
+    return [function for several in waiting.values() for function in several]
+
+
+def _alike(
+    fresh: list[FunctionReport], left: list[FunctionReport], partners: Mapping[int, FunctionReport]
+) -> list[tuple[int, FunctionReport]]:
+    """New and old ones whose names are alike enough, the most alike first; none where there are too many."""
+    alone = [(index, function) for index, function in enumerate(fresh) if index not in partners]
+    if len(alone) * len(left) > MOST_LIKENESSES:
+        return []
+    found = [
+        (difflib.SequenceMatcher(None, candidate.name, function.name).ratio(), index, candidate)
+        for index, function in alone
+        for candidate in left
+        if candidate.evidence == function.evidence
+    ]
+    found.sort(key=lambda one: (-one[0], one[1]))
+    return [(index, candidate) for likeness, index, candidate in found if likeness >= LEAST_LIKENESS]
+
+
+def _change(
+    before: FunctionReport | None,
+    after: FunctionReport | None,
+    old_findings: tuple[Finding, ...],
+    new_findings: tuple[Finding, ...],
+) -> KernelChange:
+    name = after.name if after is not None else ""
+    # The kernel may have another name now; its findings are compared as if it had not.
+    renamed = [replace(entry_of(finding), function=name) for finding in old_findings]
+    matched = match(new_findings, renamed)
+    gone = list(matched.gone)
+    gone_findings = []
+    for finding in old_findings:
+        entry = replace(entry_of(finding), function=name)
+        if entry in gone:
+            gone.remove(entry)
+            gone_findings.append(finding)
+    return KernelChange(
+        before,
+        after,
+        tuple(_counts(before, after)),
+        tuple(_verdicts(before, after)),
+        tuple(one for index, one in enumerate(new_findings) if index not in matched.known),
+        tuple(gone_findings),
+        len(matched.known),
+    )
+
+
+def _counts(before: FunctionReport | None, after: FunctionReport | None) -> Iterator[CountChange]:
+    if before is None or after is None:
+        return
+    old, new = _numbers(before), _numbers(after)
+    for kind in sorted({kind.removesuffix(IN_A_LOOP) for kind in (*old, *new)}):
+        looped = f"{kind}{IN_A_LOOP}"
+        change = CountChange(
+            kind, old.get(kind, 0), new.get(kind, 0), (old.get(looped, 0), new.get(looped, 0))
+        )
+        if change.old != change.new or change.looped[0] != change.looped[1]:
+            yield change
+
+
+def _numbers(function: FunctionReport) -> dict[str, int]:
+    registers = function.facts.get(REGISTERS)
+    counted = dict(function.synchronisation)
+    return counted if registers is None else {**counted, REGISTERS: int(registers)}
+
+
+def _verdicts(before: FunctionReport | None, after: FunctionReport | None) -> Iterator[VerdictChange]:
+    if before is None or after is None:
+        return
+    for rule in after.verdicts:
+        old, new = before.verdicts.get(rule), after.verdicts[rule]
+        if old is not new:
+            yield VerdictChange(rule, old, new)

@@ -1,0 +1,22 @@
+"""A comparison of two builds as one self-contained HTML page."""
+
+from ptxaudit.engine.compare import Comparison
+from ptxaudit.report.compare_text import grouped, totals
+from ptxaudit.report.html import inline, page_environment, source_hash, visible
+
+
+def render(comparison: Comparison, old: str, new: str) -> str:
+    """The page; ``old`` and ``new`` are what the sides are called."""
+    environment = page_environment()
+    style = inline(environment, "report.css")
+    text = environment.get_template("compare.html.j2").render(
+        kernels=[kernel for kernel in comparison.kernels if kernel.is_changed],
+        same=sum(not kernel.is_changed for kernel in comparison.kernels),
+        totals=totals(comparison),
+        grouped=grouped,
+        old=old,
+        new=new,
+        style=style,
+        style_hash=source_hash(style),
+    )
+    return visible(text)

@@ -1,0 +1,165 @@
+"""Comparing two builds: pairing, what is counted, what is said, exit codes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from audit_support import KERNEL, audit_text, run_cli, tiny_registry
+
+from ptxaudit.engine.compare import CountChange, compare, pair
+from ptxaudit.report import compare_html
+from ptxaudit.report.compare_text import render_json, render_markdown, render_text
+from ptxaudit.rules.model import AuditReport, FunctionReport, Verdict
+
+Run = Callable[..., int]
+TINY = ("--select", "tiny-rule")
+LOOP = """    bar.sync 0;
+$again:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r1], 0;
+    @!%p1 bra $again;
+    fence.acq_rel.gpu;
+    st.global"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    registry = tiny_registry(tmp_path / "patterns")
+    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
+    monkeypatch.chdir(tmp_path)
+    Path("old.ptx").write_text(KERNEL)
+    Path("new.ptx").write_text(KERNEL.replace("    bar.sync 0;\n    st.global", LOOP))
+    return lambda *arguments: run_cli(monkeypatch, *arguments)
+
+
+def report(text: str, tmp_path: Path) -> AuditReport:
+    rules = (tiny_registry(tmp_path / "patterns")["tiny-rule"],)
+    return audit_text(text, rules, count=True).report
+
+
+def function(name: str, arch: str = "sm_90a", evidence: str = "ptx") -> FunctionReport:
+    return FunctionReport(name, f"{name}()", "k", arch, evidence, {})
+
+
+def test_a_build_is_the_same_as_itself(tmp_path: Path) -> None:
+    one = report(KERNEL, tmp_path)
+    comparison = compare(one, one)
+    (kernel,) = comparison.kernels
+    assert not kernel.is_changed
+    assert kernel.unchanged == 2
+    assert "1 kernel in both, 0 of them changed" in render_text(comparison)
+
+
+def test_what_changed_is_counted_with_its_loops(tmp_path: Path) -> None:
+    old = report(KERNEL, tmp_path)
+    new = report(KERNEL.replace("    bar.sync 0;\n    st.global", LOOP), tmp_path)
+    (kernel,) = compare(old, new).kernels
+    changes = {change.kind: change for change in kernel.counts}
+    wait = changes["mbarrier wait .acquire.cta"]
+    assert (wait.old, wait.new, wait.looped) == (0, 1, (0, 1))
+    assert changes["fence.acq_rel.gpu"] == CountChange("fence.acq_rel.gpu", 0, 1, (0, 0))
+    assert "CTA barrier" not in changes
+
+
+def test_findings_that_are_gone_and_new(tmp_path: Path) -> None:
+    old, new = report(KERNEL, tmp_path), report(KERNEL.replace("bar.sync 0;", "", 1), tmp_path)
+    (kernel,) = compare(old, new).kernels
+    assert (len(kernel.new_findings), len(kernel.gone_findings), kernel.unchanged) == (0, 1, 1)
+    (back,) = compare(new, old).kernels
+    assert (len(back.new_findings), len(back.gone_findings), back.unchanged) == (1, 0, 1)
+
+
+def test_a_verdict_that_changed(tmp_path: Path) -> None:
+    old = report(KERNEL, tmp_path)
+    (one,) = old.functions
+    new = replace(old, functions=(replace(one, verdicts={"tiny-rule": Verdict.UNKNOWN}),))
+    (kernel,) = compare(old, new).kernels
+    (change,) = kernel.verdicts
+    assert (change.rule, change.old, change.new) == ("tiny-rule", Verdict.FINDING, Verdict.UNKNOWN)
+    assert "tiny-rule: finding -> unknown" in render_text(compare(old, new))
+
+
+def test_pairing_goes_from_the_same_to_the_alike() -> None:
+    old = [
+        function("gemm"),
+        function("gemm", "sm_100a"),
+        function("attention_v1_hdim128"),
+        function("dropped"),
+    ]
+    new = [
+        function("gemm", "sm_100a"),
+        function("attention_v2_hdim128"),
+        function("gemm"),
+        function("added"),
+        function("gemm", evidence="sass"),
+    ]
+    names = [(a and (a.name, a.arch), b and (b.name, b.arch, b.evidence)) for a, b in pair(old, new)]
+    assert names == [
+        (("gemm", "sm_100a"), ("gemm", "sm_100a", "ptx")),
+        (("attention_v1_hdim128", "sm_90a"), ("attention_v2_hdim128", "sm_90a", "ptx")),
+        (("gemm", "sm_90a"), ("gemm", "sm_90a", "ptx")),
+        (None, ("added", "sm_90a", "ptx")),
+        (None, ("gemm", "sm_90a", "sass")),
+        (("dropped", "sm_90a"), None),
+    ]
+
+
+def test_a_kernel_for_another_architecture_is_the_same_kernel() -> None:
+    ((old, new),) = pair([function("gemm", "sm_90a")], [function("gemm", "sm_100a")])
+    assert old is not None
+    assert new is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("old.ptx", "old.ptx"), 0),
+        (("old.ptx", "new.ptx"), 0),
+        (("quiet.ptx", "old.ptx", "--fail-on", "warning"), 1),
+        (("quiet.ptx", "old.ptx", "--fail-on", "error"), 0),
+        (("quiet.ptx", "old.ptx", "--fail-on", "never"), 0),
+        (("old.ptx", "quiet.ptx", "--fail-on", "note"), 0),
+        (("old.ptx", "missing.ptx"), 3),
+        (("missing.ptx", "old.ptx"), 3),
+        (("old.ptx",), 2),
+    ],
+)
+def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int) -> None:
+    Path("quiet.ptx").write_text(KERNEL.replace("bar.sync 0;", ""))
+    assert run("diff", *arguments, *TINY) == code
+
+
+def test_every_format_says_the_same(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    places = ("--json", "d.json", "--markdown", "d.md", "--html", "d.html")
+    assert run("diff", "old.ptx", "new.ptx", *TINY, *places) == 0
+    assert "mbarrier wait .acquire.cta: 0 -> 1 (in loops 0 -> 1)" in capfd.readouterr().out
+    (kernel,) = json.loads(Path("d.json").read_text())["kernels"]
+    assert kernel["synchronisation"]["fence.acq_rel.gpu"] == {
+        "old": 0,
+        "new": 1,
+        "old_in_loops": 0,
+        "new_in_loops": 0,
+    }
+    assert "| mbarrier wait .acquire.cta |  | 1 |  | 1 |" in Path("d.md").read_text()
+    assert "mbarrier wait .acquire.cta" in Path("d.html").read_text()
+
+
+def test_names_from_inputs_are_text_everywhere(tmp_path: Path) -> None:
+    one = report(KERNEL, tmp_path)
+    evil = "<script>alert(1)</script>`|@someone"
+    (kernel,) = one.functions
+    named = replace(one, functions=(replace(kernel, demangled=evil, verdicts={"tiny-rule": Verdict.CLEAN}),))
+    comparison = compare(one, named)
+    page = compare_html.render(comparison, "<old>", "<new>")
+    assert "<script>" not in page
+    assert "&lt;old&gt;" in page
+    assert "`` <script>alert(1)</script>`\N{BROKEN BAR}@someone ``" in render_markdown(comparison)
+    assert json.loads(render_json(comparison))["kernels"][0]["name"] == evil
+
+
+def test_copies_of_one_finding_are_one_line(tmp_path: Path) -> None:
+    quiet = report(KERNEL.replace("bar.sync 0;", ""), tmp_path)
+    text = render_text(compare(quiet, report(KERNEL, tmp_path)))
+    assert text.count("warning[tiny-rule]") == 1
+    assert "(and 1 more like it)" in text
