@@ -210,7 +210,7 @@ def audit_command(
         "junit": junit_file,
         "markdown": markdown_file,
     }
-    _write_reports(places, run.report, registry, threshold)
+    _write_reports(places, run.report, registry, threshold, github=output == "github")
     _complain(run, show_traceback)
     _say(_standard_output(run.report, output))
     return _exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
@@ -323,12 +323,30 @@ def _write_reports(
     report: AuditReport,
     registry: "Registry",
     threshold: Severity | None,
+    github: bool,
 ) -> None:
     for name, path in places.items():
         if path is not None:
             from ptxaudit.report.write import write_report
 
-            write_report(path, _rendered(name, report, registry, threshold))
+            if name == "sarif":
+                write_report(path, _sarif(path, report, registry, github))
+            else:
+                write_report(path, _rendered(name, report, registry, threshold))
+
+
+def _sarif(path: Path, report: AuditReport, registry: "Registry", github: bool) -> str:
+    """SARIF with the disassemblies that its places point into, written in a folder beside it."""
+    from ptxaudit.report import sarif
+    from ptxaudit.report.write import write_report
+
+    folder, written = path.with_name(f"{path.name}.disassembly"), {}
+    for name, (file, text) in sarif.disassemblies(report).items():
+        folder.mkdir(exist_ok=True)
+        write_report(folder / file, text)
+        written[name] = (folder / file).as_posix()
+    patterns = {rule.id: rule.pattern for rule in registry.values()}
+    return sarif.render(report, patterns, written, suppressed=not github)
 
 
 def _rendered(name: str, report: AuditReport, registry: "Registry", threshold: Severity | None) -> str:
@@ -346,10 +364,6 @@ def _rendered(name: str, report: AuditReport, registry: "Registry", threshold: S
 
         return markdown.render(report)
     patterns: dict[str, Pattern] = {rule.id: rule.pattern for rule in registry.values()}
-    if name == "sarif":
-        from ptxaudit.report import sarif
-
-        return sarif.render(report, patterns)
     from ptxaudit.report import html
 
     return html.render(report, patterns)

@@ -1,106 +1,250 @@
-"""SARIF 2.1.0 (OASIS, 2020) for code scanning."""
+"""SARIF 2.1.0 (OASIS, 2020) for code scanning.
 
+A result's place is a line of text: the user's source where a finding knows it, else the PTX, else the line of
+the disassembly that :func:`disassemblies` gives for writing beside the report. The schedule that shows a
+finding is a code flow of one thread flow, in the order of the schedule; each step's message says which role
+takes it (readers of the format show one flow at a time, and the order between the roles is the point).
+GitHub keeps alerts apart by ``primaryLocationLineHash``, which is the finding's fingerprint.
+"""
+
+import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ptxaudit.rules.model import AuditReport, CodePlace, Finding
+from ptxaudit.report.excerpt import Listing, index_listing, locate
+from ptxaudit.rules.model import AuditReport, CodePlace, Confidence, Finding, InputReport, Witness
 from ptxaudit.rules.pattern import Pattern
+from ptxaudit.source import Location, LocationKind
 
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _FINGERPRINT = "ptxaudit/v1"
+# What code scanning sorts by: how seldom a finding of this confidence is a false alarm.
+_PRECISION = {Confidence.HIGH: "very-high", Confidence.MEDIUM: "high", Confidence.LOW: "medium"}
+_PROBLEM = {"error": "error", "warning": "warning", "note": "recommendation"}
+_LONGEST_NAME = 80
+_Locate = Callable[[CodePlace, str], dict[str, Any]]
 
 
-def render(report: AuditReport, patterns: Mapping[str, Pattern]) -> str:
-    """The report as SARIF text; ``patterns`` describe the rules by id."""
-    return json.dumps(to_document(report, patterns), indent=1, ensure_ascii=False) + "\n"
+def render(
+    report: AuditReport,
+    patterns: Mapping[str, Pattern],
+    written: Mapping[str, str] | None = None,
+    suppressed: bool = True,
+) -> str:
+    """The report as SARIF text; ``patterns`` describe the rules by id.
+
+    ``written`` are the paths of the disassemblies that were written, by input. Without ``suppressed`` such
+    results are left out, for consumers that do not know suppressions, as GitHub does not.
+    """
+    document = to_document(report, patterns, written or {}, suppressed)
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def to_document(report: AuditReport, patterns: Mapping[str, Pattern]) -> dict[str, Any]:
-    """The report as a SARIF log with one run."""
-    rules = [_rule(pattern) for pattern in patterns.values()]
+def disassemblies(report: AuditReport) -> dict[str, tuple[str, str]]:
+    """A file name and a text for each binary that places of findings are in, by input.
+
+    The name is made of letters, digits, dots, dashes and underscores whatever the input is called.
+    """
+    places = (place for one in report.findings for place in (one.primary, *one.related))
+    wanted = {place.location.file for place in places if place.location.kind is LocationKind.SASS}
+    texts = {name: report.listings[name] for name in sorted(wanted) if name in report.listings}
+    return {name: (_file_name(name), text) for name, text in texts.items()}
+
+
+def _file_name(name: str) -> str:
+    tame = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-_LONGEST_NAME:].lstrip(".")
+    return f"{tame}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.sass"
+
+
+def to_document(
+    report: AuditReport,
+    patterns: Mapping[str, Pattern],
+    written: Mapping[str, str] | None = None,
+    suppressed: bool = True,
+) -> dict[str, Any]:
+    """The report as a SARIF log with one run; the arguments are those of :func:`render`."""
     indices = {rule_id: index for index, rule_id in enumerate(patterns)}
     failed = [one for one in report.inputs if one.error is not None]
-    notifications = [
-        {
-            "level": "error",
-            "message": {"text": one.error},
-            "locations": [{"physicalLocation": {"artifactLocation": _artifact(one.path)}}],
-        }
-        for one in failed
-    ]
+    place = _locator(report, written or {})
+    findings = [one for one in report.findings if suppressed or one.suppressed is None]
     return {
+        "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [
             {
-                "tool": {"driver": {"name": "ptxaudit", "version": report.tool_version, "rules": rules}},
-                "invocations": [
-                    {"executionSuccessful": not failed, "toolExecutionNotifications": notifications}
-                ],
-                "artifacts": [
-                    {
-                        "location": _artifact(one.path),
-                        **({"hashes": {"sha-256": one.sha256}} if one.sha256 else {}),
+                "tool": {
+                    "driver": {
+                        "name": "ptxaudit",
+                        "version": report.tool_version,
+                        "rules": [_rule(pattern) for pattern in patterns.values()],
                     }
-                    for one in report.inputs
+                },
+                "invocations": [
+                    {
+                        "executionSuccessful": not failed,
+                        "toolExecutionNotifications": [
+                            *(_fault(one) for one in failed),
+                            *({"level": "note", "message": {"text": notice}} for notice in report.notices),
+                        ],
+                    }
                 ],
-                "results": [_result(finding, indices) for finding in report.findings],
+                "artifacts": [_artifact(one) for one in report.inputs],
+                "results": [_result(finding, indices, place) for finding in findings],
+                "columnKind": "unicodeCodePoints",
             }
         ],
     }
 
 
-def _rule(pattern: Pattern) -> dict[str, Any]:
+def _fault(one: InputReport) -> dict[str, Any]:
     return {
-        "id": pattern.id,
-        "shortDescription": {"text": pattern.title},
-        "fullDescription": {"text": pattern.rationale},
-        "help": {"text": pattern.fix.summary},
-        "defaultConfiguration": {"level": pattern.severity.value},
-        "properties": {"category": pattern.category.value, "tags": [pattern.category.value]},
+        "level": "error",
+        "message": {"text": one.error},
+        "locations": [{"physicalLocation": {"artifactLocation": _uri(one.path)}}],
     }
 
 
-def _result(finding: Finding, indices: Mapping[str, int]) -> dict[str, Any]:
+def _artifact(one: InputReport) -> dict[str, Any]:
+    hashes = {"hashes": {"sha-256": one.sha256}} if one.sha256 else {}
+    return {"location": _uri(one.path), **hashes}
+
+
+def _rule(pattern: Pattern) -> dict[str, Any]:
+    return {
+        "id": pattern.id,
+        "name": "".join(word.capitalize() for word in pattern.id.split("-")),
+        "shortDescription": {"text": pattern.title},
+        "fullDescription": {"text": " ".join(pattern.rationale.split())},
+        "help": {"text": pattern.fix.summary, "markdown": _help(pattern)},
+        "defaultConfiguration": {"level": pattern.severity.value},
+        "properties": {
+            "category": pattern.category.value,
+            "tags": [pattern.category.value],
+            "precision": _PRECISION[pattern.confidence],
+            "problem.severity": _PROBLEM[pattern.severity.value],
+        },
+    }
+
+
+def _help(pattern: Pattern) -> str:
+    parts = [
+        pattern.rationale.strip(),
+        f"**Fix.** {pattern.fix.summary.strip()}",
+        f"**Looks alike and is right.** {pattern.trap.strip()}",
+        f"**Limits.** {pattern.limits.strip()}",
+    ]
+    return "\n\n".join(parts)
+
+
+def _result(finding: Finding, indices: Mapping[str, int], place: _Locate) -> dict[str, Any]:
+    best = _best(finding)
+    others = [one for one in (finding.primary, *finding.related) if one is not best]
     result: dict[str, Any] = {
         "ruleId": finding.rule,
         "level": finding.severity.value,
         "message": {"text": finding.message},
-        "locations": [_location(finding.primary, finding.function)],
-        "partialFingerprints": {_FINGERPRINT: finding.fingerprint},
+        "locations": [place(best, finding.function)],
+        "partialFingerprints": {
+            _FINGERPRINT: finding.fingerprint,
+            "primaryLocationLineHash": f"{finding.fingerprint}:1",
+        },
         "properties": {"confidence": finding.confidence.value},
     }
     if finding.rule in indices:
         result["ruleIndex"] = indices[finding.rule]
-    if finding.related:
+    if others:
         result["relatedLocations"] = [
-            {"id": number, **_location(place, finding.function)}
-            for number, place in enumerate(finding.related, 1)
+            {"id": number, **place(one, finding.function)} for number, one in enumerate(others, 1)
         ]
+    if finding.witness is not None and finding.witness.steps:
+        result["codeFlows"] = [_flow(finding.witness, finding.function, place)]
     if finding.suppressed is not None:
         result["suppressions"] = [{"kind": "external", "justification": finding.suppressed}]
     return result
 
 
-def _location(place: CodePlace, function: str) -> dict[str, Any]:
-    location = place.location
-    physical: dict[str, Any] = {"artifactLocation": _artifact(location.file)}
-    if location.line is not None:
-        region: dict[str, Any] = {"startLine": location.line, "snippet": {"text": place.text}}
-        if location.column is not None:
-            region["startColumn"] = location.column
-        physical["region"] = region
-    elif location.offset is not None:
+_PREFERENCE = (LocationKind.SOURCE, LocationKind.PTX, LocationKind.SASS)
+
+
+def _best(finding: Finding) -> CodePlace:
+    """The place that a reader of a diff wants: the primary one, or its line in a language before it."""
+    same = (finding.primary, *(one for one in finding.related if one.role == finding.primary.role))
+    return min(same, key=lambda one: _PREFERENCE.index(one.location.kind))
+
+
+def _flow(witness: Witness, function: str, place: _Locate) -> dict[str, Any]:
+    missing = [edge.label for edge in witness.edges if edge.missing]
+    return {
+        "message": {"text": f"missing: {'; '.join(missing)}" if missing else "a schedule that shows it"},
+        "threadFlows": [{"locations": list(_steps(witness, function, place))}],
+    }
+
+
+def _steps(witness: Witness, function: str, place: _Locate) -> Iterator[dict[str, Any]]:
+    for number, step in enumerate(witness.steps, 1):
+        location: dict[str, Any] = {"message": {"text": f"{step.role}: {step.text}"}}
+        if step.location is not None:
+            located = place(CodePlace("step", step.location, step.text), function)
+            location = {**located, **location}
+        yield {"location": location, "executionOrder": number}
+
+
+def _locator(report: AuditReport, written: Mapping[str, str]) -> _Locate:
+    """How places of this report become SARIF locations; listings are indexed when first asked for."""
+    names = {one.name for one in report.functions}
+    indexed: dict[str, Listing] = {}
+
+    def listing_line(place: CodePlace, function: str) -> int | None:
+        file = place.location.file
+        if file not in written:
+            return None
+        if file not in indexed:
+            indexed[file] = index_listing(file, report.listings[file], names)
+        return locate(place, function, indexed[file])
+
+    def location(place: CodePlace, function: str) -> dict[str, Any]:
+        file, line = place.location.file, place.location.line
+        if place.location.offset is not None:
+            line = listing_line(place, function)
+            file = written[file] if line is not None else file
+        return _location(place, function, file, line)
+
+    return location
+
+
+def _location(place: CodePlace, function: str, file: str, line: int | None) -> dict[str, Any]:
+    # Code scanning takes no result without a line.
+    region: dict[str, Any] = {"startLine": line or 1, "snippet": {"text": place.text}}
+    if place.location.column is not None and place.location.offset is None:
+        region["startColumn"] = place.location.column
+    physical: dict[str, Any] = {"artifactLocation": _uri(file), "region": region}
+    if place.location.offset is not None:
         # An offset in a text section; SARIF's byteOffset would mean one in the file.
-        physical["address"] = {"relativeAddress": location.offset, "fullyQualifiedName": function}
+        physical["address"] = {"relativeAddress": place.location.offset, "fullyQualifiedName": function}
     document: dict[str, Any] = {
         "physicalLocation": physical,
         "logicalLocations": [{"fullyQualifiedName": function, "kind": "function"}],
     }
-    text = place.note or (place.text if location.line is None else None)
-    return document if text is None else {**document, "message": {"text": text}}
+    text = " ".join(_words(place, line))
+    return document if not text else {**document, "message": {"text": text}}
 
 
-def _artifact(path: str) -> dict[str, str]:
+def _words(place: CodePlace, line: int | None) -> Iterable[str]:
+    if place.location.offset is not None:
+        yield f"{_short(place.location)}:"
+    if place.note:
+        yield place.note
+    elif line is None:
+        yield place.text
+
+
+def _short(location: Location) -> str:
+    return f"{location.file}+{location.offset:#06x}"
+
+
+def _uri(path: str) -> dict[str, str]:
     return {"uri": Path(path).as_uri() if Path(path).is_absolute() else quote(path)}
