@@ -8,11 +8,13 @@ import contextlib
 import datetime
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -20,7 +22,11 @@ import click
 from ptxaudit import __version__
 from ptxaudit.analysis.dump import DUMPERS, FORMATS
 from ptxaudit.arch import Architecture, parse_architecture
-from ptxaudit.engine.inputs import InputSource, expand_inputs, load_module, started_early
+from ptxaudit.capture.fatbins import WalkOptions
+from ptxaudit.capture.sources import find_images, started_early
+from ptxaudit.engine.image import BrokenImage, Found, KernelImage
+from ptxaudit.engine.inputs import load_image
+from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
 from ptxaudit.rules.model import AuditReport, Severity, Verdict
 
@@ -38,10 +44,13 @@ EXIT_INTERNAL = 2
 EXIT_INPUT = 3
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> NoReturn:
     """Run the command line and exit with the code that the contract states."""
+    for number in _STOP_SIGNALS:
+        signal.signal(number, _stopped)
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
@@ -64,6 +73,11 @@ def main() -> NoReturn:
             click.echo(traceback.format_exc(), err=True)
         _fail(f"internal error: {type(error).__name__}: {_one_line(str(error))}", EXIT_INTERNAL)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _stopped(number: int, frame: FrameType | None) -> None:
+    """End as for an error, so that temporary files and disassemblers go."""
+    sys.exit(128 + number)
 
 
 class _ClosedPipe(Exception):
@@ -151,6 +165,17 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
 @click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
 @_kernel_option
 @click.option("--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a.")
+@click.option(
+    "--list",
+    "only_list",
+    is_flag=True,
+    help="Only list the kernels (with --json: as data), audit nothing.",
+)
+@click.option(
+    "--relocatable",
+    is_flag=True,
+    help="Also code that is still to be linked, where a file has the linked code too.",
+)
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
 @click.option(
     "--launch",
@@ -178,28 +203,35 @@ def audit_command(
     ignore: tuple[str, ...],
     kernel: str | None,
     arch: str | None,
+    only_list: bool,
+    relocatable: bool,
     jobs: int,
     launch_file: Path | None,
     strict: bool,
     show_traceback: bool,
 ) -> int:
-    """Audit PTX files, cubins, and directories of them; `-` is standard input.
+    """Audit every kernel in PTX files, cubins, fatbins, libraries, archives, wheels and directories.
+
+    `-` is standard input.
 
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
     not be read (the others are audited).
     """
     settings = _settings(settings_file)
-    sources = expand_inputs(inputs)
-    with started_early(sources) as sources:
+    selection = Selection(_regex(kernel), _architecture(arch))
+    images = find_images(inputs, WalkOptions(selection, relocatable))
+    if only_list:
+        return _list(images, selection, json_file)
+    with started_early(images) as images:
         run, registry = _audit(
-            sources,
+            images,
+            selection,
             select or settings.select,
             (*ignore, *settings.ignore),
-            kernel,
-            arch,
             jobs,
             launch_file or settings.launch,
             strict or settings.strict,
+            listings=html_file is not None,
         )
     run = _decided(run, registry, settings, baseline_file or settings.baseline, new_baseline)
     threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
@@ -253,15 +285,15 @@ def _decided(
 
 
 def _audit(
-    sources: tuple[InputSource, ...],
+    images: Iterator[Found],
+    selection: Selection,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
-    kernel: str | None,
-    arch: str | None,
     jobs: int,
     launch_file: Path | None,
     strict: bool,
     count: bool = False,
+    listings: bool = False,
 ) -> "tuple[AuditRun, Registry]":
     from ptxaudit.engine.audit import AuditOptions, audit
     from ptxaudit.engine.launches import read_launches
@@ -270,15 +302,31 @@ def _audit(
     registry = load_registry()
     options = AuditOptions(
         rules=select_rules(registry, _split(select), _split(ignore)),
-        kernel=_regex(kernel),
-        architecture=_architecture(arch),
+        kernel=selection.kernel,
+        architecture=selection.architecture,
         strict=strict,
         jobs=jobs,
         launches=() if launch_file is None else read_launches(launch_file),
         count=count,
+        listings=listings,
     )
-    with _progress(len(sources)) as advance:
-        return audit(sources, options, advance), registry
+    with _progress() as advance:
+        return audit(images, options, advance), registry
+
+
+def _list(images: Iterator[Found], selection: Selection, json_file: Path | None) -> int:
+    from ptxaudit.engine.listing import list_images
+    from ptxaudit.report import listing as listing_report
+
+    listing = list_images(images, selection, lambda one: _say(listing_report.image(one)))
+    for error in listing.errors:
+        click.echo(f"ptxaudit: {error}", err=True)
+    if json_file is not None:
+        from ptxaudit.report.write import write_report
+
+        write_report(json_file, listing_report.render(listing))
+    _say(listing_report.summary(listing))
+    return EXIT_INPUT if listing.errors else EXIT_CLEAN
 
 
 def _split(values: tuple[str, ...]) -> list[str]:
@@ -304,18 +352,19 @@ def _architecture(name: str | None) -> Architecture | None:
 
 
 @contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[str], None]]:
-    """A bar on standard error where that is a terminal, else nothing."""
-    if total < 2 or not sys.stderr.isatty():
+def _progress() -> Iterator[Callable[[str], None]]:
+    """What is being audited, on standard error where that is a terminal, else nothing."""
+    if not sys.stderr.isatty():
         yield lambda name: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("auditing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("auditing", total=total)
-        yield lambda name: bar.advance(task)
+    # How many images a container holds is known when it was walked, which is when they are done.
+    columns = (SpinnerColumn(), TextColumn("{task.completed} audited,"), TextColumn("{task.description}"))
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda name: bar.update(task, advance=1, description=f"last {name}")
 
 
 def _write_reports(
@@ -396,7 +445,8 @@ def _read_code(run: "AuditRun") -> int:
     if run.internal_errors:
         return EXIT_INTERNAL
     unread = any(one.error is not None for one in run.report.inputs)
-    return EXIT_INPUT if unread else EXIT_CLEAN
+    nothing = bool(run.report.skipped) and not run.report.functions
+    return EXIT_INPUT if unread or nothing else EXIT_CLEAN
 
 
 def _exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool) -> int:
@@ -444,16 +494,22 @@ def diff_command(
     html_file: Path | None,
     markdown_file: Path | None,
     fail_on: str,
+    kernel: str | None,
+    arch: str | None,
     **options: Any,
 ) -> int:
-    """Compare two builds (files or directories): synchronisation, findings and verdicts, kernel by kernel.
+    """Compare two builds (files, libraries, directories): synchronisation, findings, verdicts, by kernel.
 
     Exit codes as for audit; 1 when the new build has a finding that the old one had not.
     """
     from ptxaudit.engine.compare import compare
     from ptxaudit.report import compare_text
 
-    runs = [_audit(expand_inputs([side]), count=True, **options)[0] for side in (old, new)]
+    selection = Selection(_regex(kernel), _architecture(arch))
+    runs = [
+        _audit(find_images([side], WalkOptions(selection)), selection, count=True, **options)[0]
+        for side in (old, new)
+    ]
     for run in runs:
         _complain(run, show_traceback=False)
     comparison = compare(runs[0].report, runs[1].report)
@@ -510,19 +566,37 @@ def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> 
     """Print what an analysis knows of each function of INPUT."""
     from ptxaudit.analysis.dump import render_dump
 
-    pattern = _regex(kernel)
-    sources = expand_inputs([input])
-    if len(sources) != 1:
-        raise UsageError(f"{input}: found {len(sources)} kernels' files, expected one")
-    _say(render_dump(analysis, output, _analyses(sources[0], pattern)))
+    selection = Selection(_regex(kernel))
+    _say(render_dump(analysis, output, _analyses(_only_image(input, selection), selection)))
 
 
-def _analyses(source: InputSource, kernel: re.Pattern[str] | None) -> "list[FunctionAnalysis]":
+def _only_image(argument: str, selection: Selection) -> KernelImage:
+    """The one image that an argument stands for; of several the one with the kernel that is asked for."""
+    from ptxaudit.engine.summary import is_asked_for, summarise
+
+    chosen: list[KernelImage] = []
+    for found in find_images([argument], WalkOptions()):
+        if isinstance(found, BrokenImage):
+            raise InputError(found.message)
+        if isinstance(found, KernelImage) and (
+            selection.kernel is None or is_asked_for(summarise(found), selection)
+        ):
+            chosen.append(found)
+            if len(chosen) > 1:
+                places = f"{chosen[0].name} and {chosen[1].name}"
+                raise UsageError(f"{argument}: found {places}, expected one (see --kernel)")
+    if not chosen:
+        raise UsageError(f"{argument}: found no function that matches {selection}, expected at least one")
+    return chosen[0]
+
+
+def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysis]":
     try:
-        _, module = load_module(source.name, source.read())
+        module = load_image(image)
     except SyntaxFault as error:
         click.echo(error.excerpt(), err=True)
         raise
+    kernel = selection.kernel
     chosen = [
         function
         for function in module.functions

@@ -7,7 +7,7 @@ import pytest
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
-from ptxaudit.engine.inputs import InputSource
+from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import Rule
 from ptxaudit.rules.model import Outcome, Related, Violation
 from ptxaudit.rules.pattern import load_pattern
@@ -108,7 +108,7 @@ def tiny_registry(directory: Path) -> dict[str, Rule]:
 
 def audit_text(text: str, rules: tuple[Rule, ...], **options: object) -> AuditRun:
     """Audit PTX given as text."""
-    source = InputSource("kernel.ptx", None, text.encode())
+    source = image_of("kernel.ptx", text.encode())
     return audit((source,), AuditOptions(rules, **options))  # type: ignore[arg-type]
 
 

@@ -80,7 +80,7 @@ def test_exit_codes_are_the_same_in_every_format(
         ("blank.ptx", b" \n\n", "empty file"),
         ("short.cubin", b"\x7fELF\x02\x01", "end of the file"),
         ("truncated.cubin", b"\x7fELF\x02\x01\x01" + bytes(11) + b"\xbe\x00" + bytes(12), "truncated.cubin"),
-        ("host.cubin", b"\x7fELF\x02\x01\x01" + bytes(11) + b"\x3e\x00" + bytes(44), "ELF machine 62"),
+        ("host.cubin", b"\x7fELF\x02\x01\x01" + bytes(11) + b"\x3e\x00" + bytes(44), "host ELF without"),
         ("words.ptx", b"// a comment\nint main() {}\n", "words.ptx:2:1: found 'int'"),
         ("comment.ptx", b"/* nothing else */", "found the end of the file"),
         ("bytes.ptx", b".version \xff\xfe", "found byte 0xff"),
@@ -111,7 +111,7 @@ def test_missing_file_and_empty_directory(run: Run, capfd: pytest.CaptureFixture
     errors = capfd.readouterr().err.splitlines()
     assert errors == [
         "ptxaudit: missing.ptx: no such file or directory",
-        "ptxaudit: folder: found a directory without kernels, expected .ptx or .cubin files",
+        "ptxaudit: folder: found a directory without kernels, expected files that hold PTX or cubins",
     ]
     assert [one["status"] for one in report_of("out.json")["inputs"]] == ["failed", "failed"]
 

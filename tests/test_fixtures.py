@@ -10,7 +10,7 @@ from audit_support import KERNEL, audit_text, tiny_registry
 from tools_support import ptxas
 
 from ptxaudit.engine.audit import AuditOptions, audit
-from ptxaudit.engine.inputs import InputSource
+from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import load_registry
 
 ROOT = Path(__file__).parent.parent / "fixtures"
@@ -30,7 +30,7 @@ def name(path: Path) -> str:
 @pytest.mark.parametrize("path", FIXTURES, ids=name)
 def test_fixture_gets_what_it_says(path: Path) -> None:
     annotations = read_annotations(path)
-    run = audit((InputSource(str(path), path),), AuditOptions(tuple(REGISTRY.values())))
+    run = audit((image_of(str(path), path.read_bytes()),), AuditOptions(tuple(REGISTRY.values())))
     assert run.internal_errors == ()
     assert [one.error for one in run.report.inputs] == [None]
     assert {annotation.rule for annotation in annotations} <= set(REGISTRY)
@@ -40,7 +40,7 @@ def test_fixture_gets_what_it_says(path: Path) -> None:
 @pytest.mark.parametrize("path", KERNELS, ids=name)
 def test_kernel_gets_what_it_says_and_nothing_else(path: Path) -> None:
     annotations = read_annotations(path)
-    run = audit((InputSource(str(path), path),), AuditOptions(tuple(REGISTRY.values())))
+    run = audit((image_of(str(path), path.read_bytes()),), AuditOptions(tuple(REGISTRY.values())))
     assert run.internal_errors == ()
     assert [one.error for one in run.report.inputs] == [None]
     assert disagreements(annotations, run.report, *REGISTRY) == []

@@ -9,7 +9,7 @@ from tools_support import ptxas
 
 import ptxaudit.checks
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
-from ptxaudit.engine.inputs import InputSource
+from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import check_module_name, load_registry, select_rules
 from ptxaudit.errors import PatternError, UsageError
 from ptxaudit.report.explain import explain, rule_table
@@ -45,7 +45,7 @@ def run_example(rule_id: str, text: str, directory: Path) -> AuditRun:
     data = text.encode()
     if "ptx" not in rule.pattern.inputs:
         data = assemble(text, directory)
-    return audit((InputSource("example", None, data),), AuditOptions((rule,), strict=True))
+    return audit((image_of("example", data),), AuditOptions((rule,), strict=True))
 
 
 def assemble(text: str, directory: Path) -> bytes:

@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ptxaudit.engine.inputs import expand_inputs, started_early
+from ptxaudit.capture.fatbins import WalkOptions
+from ptxaudit.capture.sources import find_images, started_early
+from ptxaudit.engine.image import KernelImage
 
 CUBIN = Path(__file__).parent.parent / "fixtures" / "cubin" / "mailbox.sm_90a.cubin"
 RARELY_NEEDED = {
@@ -42,19 +44,21 @@ def test_an_audit_of_a_cubin_by_local_rules_loads_only_what_it_uses() -> None:
 
 
 def test_a_lone_cubin_is_disassembled_early_and_cleaned_up() -> None:
-    with started_early(expand_inputs([str(CUBIN)])) as (source,):
-        assert source.started is not None
-        directory = Path(source.started._directory.name)
+    with started_early(find_images([str(CUBIN)], WalkOptions())) as images:
+        (image,) = images
+        assert isinstance(image, KernelImage)
+        assert image.started is not None
+        directory = Path(image.started._directory.name)
         assert directory.is_dir()
-        assert source.data == CUBIN.read_bytes()
-        assert b"CCTL" in source.started.output()
+        assert image.content == CUBIN.read_bytes()
+        assert b"CCTL" in image.started.output()
     assert not directory.exists()
 
 
 def test_other_inputs_are_left_as_they_are(tmp_path: Path) -> None:
     broken = tmp_path / "broken.cubin"
     broken.write_bytes(CUBIN.read_bytes()[:100])
-    for arguments in ([str(broken)], [str(CUBIN), str(broken)], [str(tmp_path / "missing.cubin")]):
-        sources = expand_inputs(arguments)
-        with started_early(sources) as kept:
-            assert kept == sources
+    for arguments in ([str(broken)], [str(CUBIN), str(broken)], [str(tmp_path / "missing.cubin")], []):
+        expected = list(find_images(arguments, WalkOptions()))
+        with started_early(find_images(arguments, WalkOptions())) as images:
+            assert list(images) == expected

@@ -1,15 +1,15 @@
-"""The audit: every selected check on every function of every input, joined to one report.
+"""The audit: every selected check on every function of every image, joined to one report.
 
-An input that cannot be read is recorded and the others go on. An exception inside a check is a fault of
-ptxaudit: the rule's verdict on that function is then ``unknown`` and the run says so.
+An image that cannot be read is recorded and the others go on. An exception inside a check is a fault of
+ptxaudit: the rule's verdict on that function is then ``unknown`` and the run says so. Images are taken as
+they come and dropped when they are done, so that a wheel is audited in the memory of its largest cubin.
 """
 
+import itertools
 import os
 import re
-import signal
-import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ptxaudit import __version__
@@ -17,10 +17,13 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.arch import Architecture
 from ptxaudit.cost.model import priced
 from ptxaudit.engine.findings import build_findings, is_strict_only, report_order
-from ptxaudit.engine.inputs import InputKind, InputSource, digest, load_module, sniff
+from ptxaudit.engine.image import BrokenImage, Found, KernelImage, PassedOver
+from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.launches import NamedLaunch, launch_of
 from ptxaudit.engine.registry import Rule
-from ptxaudit.errors import PtxauditError, SyntaxFault, UsageError
+from ptxaudit.engine.selection import Selection
+from ptxaudit.engine.summary import is_asked_for, summarise
+from ptxaudit.errors import PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
 from ptxaudit.ir.function import Function, Module
 from ptxaudit.rules.model import (
     AuditReport,
@@ -29,12 +32,16 @@ from ptxaudit.rules.model import (
     InputReport,
     Outcome,
     Severity,
+    SkippedInput,
     Verdict,
     Violation,
 )
 
 INTERNAL_ERROR = "internal error: "
-_INPUTS_PER_WORKER = 4
+_IMAGES_PER_WORKER = 4
+_AHEAD_BYTES = 1 << 26
+_LISTINGS_WITHOUT_FINDINGS = 1 << 25
+_COMMENT_WORD = "ptxaudit:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,8 @@ class AuditOptions:
     ``architecture`` without a suffix also takes the suffixed targets of the same number. ``strict`` also
     reports notes of low confidence. ``jobs`` is the number of processes, 0 for as many as pay off.
     ``count`` has each function's synchronisations counted, for a comparison.
+    ``listings`` keeps the texts that a page shows excerpts of, those without findings up to 32 MB in all;
+    texts with a comment for ptxaudit are kept anyway.
     """
 
     rules: tuple[Rule, ...]
@@ -53,6 +62,12 @@ class AuditOptions:
     jobs: int = 0
     launches: tuple[NamedLaunch, ...] = ()
     count: bool = False
+    listings: bool = True
+
+    @property
+    def selection(self) -> Selection:
+        """Which functions are asked for."""
+        return Selection(self.kernel, self.architecture)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +87,16 @@ class AuditRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _InputResult:
-    """What one input gave; crosses process borders."""
+class ImageResult:
+    """What one image gave; crosses process borders. ``report`` is ``None`` when it was not asked for."""
 
-    report: InputReport
+    report: InputReport | None
     functions: tuple[FunctionReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     listing: str | None = None
     matched: bool = False
     internal_errors: tuple[InternalError, ...] = ()
+    skipped: SkippedInput | None = None
 
 
 @dataclass(slots=True)
@@ -93,111 +109,195 @@ class _Collector:
 
 
 def audit(
-    sources: tuple[InputSource, ...],
+    images: Iterable[Found],
     options: AuditOptions,
     progress: Callable[[str], None] = lambda name: None,
 ) -> AuditRun:
-    """Audit all inputs; results are in the order of ``sources`` whatever ``jobs`` is.
+    """Audit all images; results are in their order whatever ``jobs`` is.
 
-    ``progress`` is called with the name of each input as it is done. Raises :class:`UsageError` when
-    ``kernel`` or ``architecture`` leave no function of inputs that have some.
+    An image is audited once: where the same content comes again, its report names the first. ``progress``
+    is called with the name of each image as it is done. Raises :class:`UsageError` when ``kernel`` or
+    ``architecture`` leave no function of images that have some.
     """
-    results: list[_InputResult] = []
-    for result in _results(sources, options):
-        results.append(result)
-        progress(result.report.path)
-    _require_match(results, options)
+    results: list[ImageResult] = []
+    listings, originals = _Listings(), _Originals()
+    offered = matched = False
+    for answer in _results(images, options):
+        result = originals.resolved(answer)
+        matched = matched or result.matched
+        offered = offered or result.report is None or result.report.error is None
+        listings.add(result)
+        if result.report or result.skipped or result.internal_errors:
+            results.append(replace(result, listing=None))
+        if result.report is not None:
+            progress(result.report.path)
+    if offered and not matched and (options.kernel is not None or options.architecture is not None):
+        raise UsageError(f"found no function that matches {options.selection}, expected at least one")
     findings = [finding for result in results for finding in result.findings]
     report = AuditReport(
         tool_version=__version__,
-        inputs=tuple(result.report for result in results),
+        inputs=tuple(result.report for result in results if result.report is not None),
         functions=tuple(function for result in results for function in result.functions),
         findings=tuple(sorted(findings, key=report_order)),
-        listings={r.report.path: r.listing for r in results if r.listing is not None},
+        listings=listings.texts,
+        skipped=tuple(result.skipped for result in results if result.skipped is not None),
     )
     return AuditRun(report, tuple(error for result in results for error in result.internal_errors))
 
 
-def _results(sources: tuple[InputSource, ...], options: AuditOptions) -> Iterator[_InputResult]:
-    jobs = options.jobs or min(os.cpu_count() or 1, len(sources) // _INPUTS_PER_WORKER)
-    if jobs <= 1 or len(sources) <= 1:
-        yield from (_audit_input(source, options) for source in sources)
+class _Originals:
+    """What became of each image, for the images of the same content that come after it."""
+
+    def __init__(self) -> None:
+        self._errors: dict[str, str | None] = {}
+        self._skipped: dict[str, SkippedInput] = {}
+
+    def resolved(self, result: ImageResult) -> ImageResult:
+        """The result; that of a copy is what its original gave."""
+        report = result.report
+        if report is not None and report.same_as is not None:
+            return self._copy(report, report.same_as)
+        if report is not None:
+            self._errors[report.path] = report.error
+        if result.skipped is not None:
+            self._skipped[result.skipped.path] = result.skipped
+        return result
+
+    def _copy(self, report: InputReport, original: str) -> ImageResult:
+        if original in self._skipped:
+            skipped = replace(self._skipped[original], path=report.path)
+            return ImageResult(None, matched=True, skipped=skipped)
+        if original not in self._errors:
+            return ImageResult(None)
+        if self._errors[original] is None:
+            return ImageResult(report)
+        return ImageResult(replace(report, error=f"{report.path}: the same content as {original}"))
+
+
+class _Listings:
+    """The texts that are kept for excerpts: all with findings, others as long as there is room."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self._room = _LISTINGS_WITHOUT_FINDINGS
+
+    def add(self, result: ImageResult) -> None:
+        if result.listing is None or result.report is None:
+            return
+        if not result.findings and _COMMENT_WORD not in result.listing:
+            if len(result.listing) > self._room:
+                return
+            self._room -= len(result.listing)
+        self.texts[result.report.path] = result.listing
+
+
+def _results(images: Iterable[Found], options: AuditOptions) -> Iterator[ImageResult]:
+    jobs, tasks = _jobs(_tasks(images), options.jobs)
+    if jobs <= 1:
+        for task in tasks:
+            yield task if isinstance(task, ImageResult) else audit_image(task, options)
         return
-    with tempfile.TemporaryDirectory(prefix="ptxaudit-", ignore_cleanup_errors=True) as scratch:
-        yield from _parallel_results(sources, options, min(jobs, len(sources)), scratch)
+    # Most audits are of one image: they do without processes.
+    from ptxaudit.engine.parallel import parallel_results
+
+    yield from parallel_results(tasks, options, jobs)
 
 
-def _parallel_results(
-    sources: tuple[InputSource, ...], options: AuditOptions, jobs: int, scratch: str
-) -> Iterator[_InputResult]:
-    # Most audits are of one input: they do without these.
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
+def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:
+    """What is to be audited, and the results of what need not be."""
+    first: dict[tuple[str, str], str] = {}
+    for found in images:
+        if isinstance(found, PassedOver):
+            yield ImageResult(None)
+        elif isinstance(found, BrokenImage):
+            line = " ".join(found.message.split())
+            yield ImageResult(InputReport(found.name, found.kind, found.sha256, line))
+        else:
+            # The same code launched in another way is another audit.
+            original = first.setdefault((found.sha256, repr(found.launches)), found.name)
+            if original == found.name:
+                yield found
+            else:
+                report = InputReport(found.name, found.kind.value, found.sha256, same_as=original)
+                yield ImageResult(report)
 
-    # A spawned worker inherits no thread and no signal handler of the command line.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
+
+def _jobs(
+    tasks: Iterator[KernelImage | ImageResult], asked: int
+) -> tuple[int, Iterator[KernelImage | ImageResult]]:
+    """How many processes to use, told from as many images as it takes, and all the images.
+
+    ``asked`` is what the user wants, 0 for as many as pay off.
+    """
+    most = asked or os.cpu_count() or 1
+    if most == 1:
+        return 1, tasks
+    enough = most * (1 if asked else _IMAGES_PER_WORKER)
+    ahead: list[KernelImage | ImageResult] = []
+    number = size = 0
+    for task in tasks:
+        ahead.append(task)
+        if isinstance(task, KernelImage):
+            number, size = number + 1, size + len(task.content)
+        if number >= enough or (number > 1 and size > _AHEAD_BYTES):
+            break
+    large = size > _AHEAD_BYTES
+    jobs = min(number, most) if asked or large else min(number // _IMAGES_PER_WORKER, most)
+    return jobs, itertools.chain(ahead, tasks)
+
+
+def audit_image(image: KernelImage, options: AuditOptions) -> ImageResult:
+    """Audit one image; an image of which nothing is asked for gives no report."""
     try:
-        futures = [pool.submit(_audit_input, source, options) for source in sources]
-        for future in futures:
-            yield future.result()
-    except BrokenProcessPool as error:
-        raise PtxauditError("found a worker process killed, expected it to finish (try --jobs 1)") from error
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _start_worker(scratch: str) -> None:
-    # Ctrl-C reaches the whole process group: a worker ends at once and without a traceback, and what it
-    # leaves in its temporary directory goes with the parent's.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    tempfile.tempdir = scratch
-
-
-def _require_match(results: list[_InputResult], options: AuditOptions) -> None:
-    if options.kernel is None and options.architecture is None:
-        return
-    read = [result for result in results if result.report.error is None]
-    if read and not any(result.matched for result in read):
-        asked = [] if options.kernel is None else [f"--kernel {options.kernel.pattern}"]
-        asked += [] if options.architecture is None else [f"--arch {options.architecture.name}"]
-        raise UsageError(f"found no function that matches {' and '.join(asked)}, expected at least one")
-
-
-def _audit_input(source: InputSource, options: AuditOptions) -> _InputResult:
-    data = b""
-    try:
-        data = source.read()
-        kind, module = load_module(source.name, data, source.started)
+        if not _is_wanted(image, options):
+            return ImageResult(None)
+        module = load_image(image)
     except SyntaxFault as error:
-        return _InputResult(_failed(source, data, str(error), (error.excerpt(),)))
+        return ImageResult(_failed(image, str(error), (error.excerpt(),)))
+    except UnsupportedArchitecture as error:
+        return _unsupported(image, error)
     except PtxauditError as error:
-        return _InputResult(_failed(source, data, _named(source.name, str(error))))
+        return ImageResult(_failed(image, _named(image.name, str(error))))
     except Exception as error:
-        message = f"{source.name}: {_describe(error)}"
-        return _InputResult(
-            _failed(source, data, message), internal_errors=(InternalError(message, traceback.format_exc()),)
+        message = f"{image.name}: {_describe(error)}"
+        return ImageResult(
+            _failed(image, message), internal_errors=(InternalError(message, traceback.format_exc()),)
         )
     chosen = tuple(function for function in module.functions if _is_chosen(function, options))
+    if not chosen and module.functions:
+        return ImageResult(None)
     collected = _Collector()
     for function in chosen:
-        _audit_function(function, module, source.name, options, collected)
+        _audit_function(function, module, image, options, collected)
     notes = tuple(f"{note.location}: {note.message}" for note in module.notes)
-    return _InputResult(
-        InputReport(source.name, kind.value, digest(data), None, notes),
+    return ImageResult(
+        InputReport(image.name, image.kind.value, image.sha256, None, notes),
         tuple(collected.functions),
         tuple(collected.findings),
-        module.text,
+        module.text if options.listings or _COMMENT_WORD in module.text else None,
         bool(chosen),
         tuple(collected.internal_errors),
     )
 
 
-def _failed(source: InputSource, data: bytes, message: str, notes: tuple[str, ...] = ()) -> InputReport:
-    kind = sniff(data) if data else InputKind.UNKNOWN
-    line = " ".join(message.split())
-    return InputReport(source.name, kind.value, digest(data) if data else "", line, notes)
+def _is_wanted(image: KernelImage, options: AuditOptions) -> bool:
+    """Whether anything in an image is asked for; told without a disassembler where there is a choice."""
+    if options.kernel is None and options.architecture is None:
+        return True
+    return is_asked_for(summarise(image), options.selection)
+
+
+def _unsupported(image: KernelImage, error: UnsupportedArchitecture) -> ImageResult:
+    """An architecture not known: an error where a user named the file, one of many targets in a container."""
+    if len(image.place.parts) == 1:
+        return ImageResult(_failed(image, _named(image.name, str(error))))
+    reason = str(error).removeprefix(f"{image.name}: ")
+    skipped = SkippedInput(image.name, image.kind.value, image.sha256, reason)
+    return ImageResult(None, matched=True, skipped=skipped)
+
+
+def _failed(image: KernelImage, message: str, notes: tuple[str, ...] = ()) -> InputReport:
+    return InputReport(image.name, image.kind.value, image.sha256, " ".join(message.split()), notes)
 
 
 def _named(name: str, message: str) -> str:
@@ -211,25 +311,22 @@ def _describe(error: Exception) -> str:
 
 
 def _is_chosen(function: Function, options: AuditOptions) -> bool:
-    named = options.kernel is None or any(
-        options.kernel.search(name) for name in (function.name, function.demangled)
-    )
-    return named and _is_built_for(function.architecture, options.architecture)
-
-
-def _is_built_for(actual: Architecture, asked: Architecture | None) -> bool:
-    if asked is None or actual == asked:
-        return True
-    return actual.number == asked.number and not asked.suffix
+    selection = options.selection
+    if not selection.takes_architecture(function.architecture):
+        return False
+    kernel = selection.kernel
+    return kernel is None or any(kernel.search(name) for name in (function.name, function.demangled))
 
 
 def _audit_function(
-    function: Function, module: Module, input_name: str, options: AuditOptions, into: _Collector
+    function: Function, module: Module, image: KernelImage, options: AuditOptions, into: _Collector
 ) -> None:
+    input_name = image.name
     verdicts: dict[str, Verdict] = {}
     reasons: dict[str, str] = {}
     try:
-        launch = launch_of(options.launches, function.name, function.demangled)
+        launches = (*options.launches, *image.launches)
+        launch = launch_of(launches, function.name, function.demangled)
         analysis = FunctionAnalysis(function, module, launch)
     except Exception as error:
         message = _describe(error)
@@ -248,9 +345,7 @@ def _audit_function(
         except Exception as error:
             message = _describe(error)
             into.internal_errors.append(
-                InternalError(
-                    f"{input_name}: {function.name}: {rule.id}: {message}", traceback.format_exc()
-                )
+                InternalError(f"{input_name}: {function.name}: {rule.id}: {message}", traceback.format_exc())
             )
             outcome, findings = Outcome(Verdict.UNKNOWN, (), message), []
         into.findings.extend(findings)

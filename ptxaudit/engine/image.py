@@ -7,12 +7,14 @@ SASS of one kernel can be joined.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
 from ptxaudit.arch import Architecture
 from ptxaudit.engine.launches import NamedLaunch
+from ptxaudit.frontends.containers.content import ELF_MAGIC
+from ptxaudit.frontends.sass.tools import ToolRun
 
 SEPARATOR = "!"
 
@@ -52,8 +54,9 @@ class KernelImage:
 
     ``architecture`` is what the container says (a fatbin's header, a cache's metadata), ``None`` where only
     the content knows. ``unit`` is equal for images of one compilation, ``None`` when nothing says which
-    belong together. ``launches`` are launch facts that came with the image; what the code itself states
-    and what ``--launch`` says go before them.
+    belong together; such images come one after the other. ``launches`` are launch facts that came with
+    the image; what the code itself states and what ``--launch`` says go before them. ``started`` is a
+    disassembler that runs on the content already.
     """
 
     place: Place
@@ -62,6 +65,7 @@ class KernelImage:
     architecture: Architecture | None = None
     unit: str | None = None
     launches: tuple[NamedLaunch, ...] = ()
+    started: ToolRun | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
@@ -72,3 +76,37 @@ class KernelImage:
     def sha256(self) -> str:
         """The identity of the content, in hexadecimal."""
         return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenImage:
+    """A file or a member of one that cannot be read; ``message`` is one line that names it.
+
+    ``kind`` is what it is as far as that could be told, ``sha256`` that of what could be read, if anything.
+    """
+
+    place: Place
+    message: str
+    kind: str = "unknown"
+    sha256: str = ""
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return str(self.place)
+
+
+@dataclass(frozen=True, slots=True)
+class PassedOver:
+    """An image that was not read, because its container says that it is not for what is asked."""
+
+    place: Place
+
+
+Found = KernelImage | BrokenImage | PassedOver
+
+
+def image_of(name: str, content: bytes) -> KernelImage:
+    """An image of which only its content is known; what is no cubin is taken for PTX."""
+    kind = ImageKind.CUBIN if content.startswith(ELF_MAGIC) else ImageKind.PTX
+    return KernelImage(Place((name,)), content, kind)

@@ -1,6 +1,7 @@
 """The JSON report; ``schema.json`` beside this module is its contract."""
 
 import json
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -23,18 +24,24 @@ def render(report: AuditReport) -> str:
 
 def to_document(report: AuditReport) -> dict[str, Any]:
     """The report as plain data."""
-    document = {
+    document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "ptxaudit", "version": report.tool_version},
         "inputs": [_input(one) for one in report.inputs],
         "functions": [_function(one) for one in report.functions],
         "findings": [_finding(one) for one in report.findings],
     }
-    return {**document, "notices": list(report.notices)} if report.notices else document
+    if report.notices:
+        document["notices"] = list(report.notices)
+    if report.skipped:
+        document["skipped"] = [asdict(one) for one in report.skipped]
+    return document
 
 
 def _input(one: InputReport) -> dict[str, Any]:
     document = {"path": one.path, "kind": one.kind, "sha256": one.sha256, "status": one.status}
+    if one.same_as is not None:
+        document["same_as"] = one.same_as
     return document if one.error is None else {**document, "error": one.error}
 
 

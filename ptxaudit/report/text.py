@@ -23,6 +23,9 @@ def render(report: AuditReport, color: bool = False) -> str:
     for one in report.inputs:
         if one.error is not None or one.notes:
             parts.append("\n".join(_input(one)))
+    skipped = list(_skipped(report))
+    if skipped:
+        parts.append("\n".join(["not audited:", *skipped]))
     unknown = list(_unknown(report))
     if unknown:
         parts.append("\n".join(["not decided:", *unknown]))
@@ -84,6 +87,12 @@ def _input(one: InputReport) -> Iterator[str]:
         yield from (f"{prefix}{line}" for line in note.splitlines())
 
 
+def _skipped(report: AuditReport) -> Iterator[str]:
+    """Each reason once, with the number of members of containers that it holds for."""
+    for reason, number in Counter(one.reason for one in report.skipped).items():
+        yield f"  {reason} [{_count(number, 'image')}]"
+
+
 def _unknown(report: AuditReport) -> Iterator[str]:
     """Each reason once, with the rules that it leaves open and the functions it holds for."""
     groups: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
@@ -130,7 +139,10 @@ def summary(report: AuditReport) -> str:
         f"{_count(len(report.functions), 'function')} of {_count(len(report.inputs), 'input')}: {found}",
         f"{verdicts[Verdict.CLEAN]} clean and {verdicts[Verdict.UNKNOWN]} unknown verdicts",
     ]
+    copies = sum(one.same_as is not None for one in report.inputs)
     parts += [f"{suppressed} suppressed"] if suppressed else []
+    parts += [f"{_count(copies, 'input')} the same as another"] if copies else []
+    parts += [f"{_count(len(report.skipped), 'image')} not audited"] if report.skipped else []
     parts += [f"{_count(failed, 'input')} could not be read"] if failed else []
     return "; ".join(parts)
 

@@ -213,13 +213,17 @@ class FunctionReport:
 
 @dataclass(frozen=True, slots=True)
 class InputReport:
-    """One input and whether it could be read; ``notes`` are front-end remarks (unknown opcodes)."""
+    """One input and whether it could be read; ``notes`` are front-end remarks (unknown opcodes).
+
+    ``same_as`` is the input of the same content under which functions and findings are reported.
+    """
 
     path: str
     kind: str
     sha256: str
     error: str | None = None
     notes: tuple[str, ...] = ()
+    same_as: str | None = None
 
     @property
     def status(self) -> str:
@@ -228,10 +232,21 @@ class InputReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SkippedInput:
+    """A member of a container that was not audited, and why: its SASS is of an architecture not known."""
+
+    path: str
+    kind: str
+    sha256: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReport:
     """Everything an audit found: what every output format is made from.
 
-    ``listings`` maps an input path to the text (PTX, or SASS listing) that excerpts are shown from.
+    ``skipped`` are members of containers for which no verdict is given. ``listings`` maps an input path to
+    the text (PTX, or SASS listing) that excerpts are shown from.
     ``notices`` are lines on the audit as a whole, such as suppressions that met no finding.
     """
 
@@ -241,3 +256,4 @@ class AuditReport:
     findings: tuple[Finding, ...]
     listings: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    skipped: tuple[SkippedInput, ...] = ()

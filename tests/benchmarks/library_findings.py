@@ -29,7 +29,7 @@ from pathlib import Path
 from types import FrameType
 
 from ptxaudit.engine.audit import AuditOptions, audit
-from ptxaudit.engine.inputs import InputSource
+from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import Rule, load_registry
 from ptxaudit.errors import PatternError
 from ptxaudit.rules.model import Category
@@ -179,7 +179,7 @@ def one(member: Member, seconds: int) -> Result:
     signal.signal(signal.SIGPROF, out_of_time)
     signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        source = InputSource(member.name, None, member.read())
+        source = image_of(member.name, member.read())
         run = audit((source,), AuditOptions(rules=rules, jobs=1))
     except OutOfTime:
         return Result(member.name, member.stratum, float(seconds), f"stopped after {seconds} s")

@@ -28,7 +28,7 @@ from types import FrameType
 from mutant_operators import RIGHT, Mutant, mutants
 
 from ptxaudit.engine.audit import AuditOptions, audit
-from ptxaudit.engine.inputs import InputSource
+from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import Rule, load_registry
 from ptxaudit.errors import PatternError
 from ptxaudit.frontends.ptx import load_ptx
@@ -211,7 +211,7 @@ def said(name: str, text: str, seconds: int) -> Said:
     signal.alarm(seconds)
     try:
         run = audit(
-            (InputSource(name, None, text.encode()),), AuditOptions(rules=correctness_rules(), jobs=1)
+            (image_of(name, text.encode()),), AuditOptions(rules=correctness_rules(), jobs=1)
         )
     finally:
         signal.alarm(0)

@@ -5,7 +5,6 @@ without pyelftools, so that a caller can start the disassembler before that libr
 ``read_cubin`` reads the rest. Both raise :class:`BinaryFault` for a malformed file.
 """
 
-import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,13 @@ from typing import Any
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import BinaryFault
-from ptxaudit.frontends.sass.info import decode_attributes
+from ptxaudit.frontends.sass.notes import (
+    COMPATIBILITY,
+    TOOLKIT_NOTE,
+    CubinHeader,
+    target_suffix,
+    toolkit_note,
+)
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -23,11 +28,8 @@ _EM_CUDA = 190
 _SHT_NOBITS = 8
 _ABI_WITH_WIDE_ARCHITECTURE = 8
 _ACCELERATED_FLAG = 0x800  # in the narrow flag layout only (ABI version 7 and earlier)
-_ACCELERATOR_TARGET = 0x09  # EICOMPAT_ATTR_CUDA_ACCELERATOR_TARGET in .nv.compat
 _CODE = ".text"
 _CONSTANTS = ".nv.constant"
-_NOTE = struct.Struct("<III")
-_TOOLKIT = struct.Struct("<6I")
 _SYMBOL_SIZE = 24
 _OTHER_AT = 5
 _STO_CUDA_ENTRY = 0x10
@@ -36,16 +38,6 @@ _PTX_TEXT = ".nv_debug_ptx_txt"
 _SOURCE_LINES = ".debug_line"
 _UNIT_LENGTH_BYTES = 4
 _SET_ADDRESS = 2  # DW_LNE_set_address
-_TARGET_OPTION = re.compile(r"\bsm_(\d{2,3})([af]?)\b")
-
-
-@dataclass(frozen=True, slots=True)
-class CubinHeader:
-    """What the ELF header alone tells: the number of the architecture and the ABI version."""
-
-    architecture_number: int
-    abi_version: int
-    accelerated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +121,8 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
         if symbol.start + symbol.size > limit:
             found = f"function {symbol.name!r} of {symbol.size:#x} bytes at {symbol.start:#x}"
             raise BinaryFault(file, None, found, f"at most {limit:#x} bytes of code")
-    version, options = _toolkit_note(sections.get(".note.nv.tkinfo", b""))
-    suffix = _suffix(header, options, sections.get(".nv.compat", b""))
+    version, options = toolkit_note(sections.get(TOOLKIT_NOTE, b""))
+    suffix = target_suffix(header, options, sections.get(COMPATIBILITY, b""))
     return Cubin(
         architecture=Architecture(header.architecture_number, suffix),
         functions=tuple(sorted(functions, key=lambda f: (f.section, f.start, f.index))),
@@ -170,36 +162,6 @@ def _functions(data: bytes) -> Iterator[FunctionSymbol]:
         is_entry = bool(content[index * _SYMBOL_SIZE + _OTHER_AT] & _STO_CUDA_ENTRY)
         section = elf.get_section(place).name
         yield FunctionSymbol(symbol.name, section, symbol["st_value"], symbol["st_size"], is_entry, index)
-
-
-def _toolkit_note(content: bytes) -> tuple[str, str]:
-    """Version and command-line options from ``.note.nv.tkinfo``; empty strings where there are none.
-
-    The description is six 32-bit words (version, then offsets of object name, tool, version, branch and
-    options into the strings that follow).
-    """
-    name_size, size = struct.unpack_from("<II", content) if len(content) >= _NOTE.size else (0, 0)
-    start = _NOTE.size + (name_size + 3 & ~3)
-    description = content[start : start + size]
-    if len(description) < _TOOLKIT.size:
-        return "", ""
-    words = _TOOLKIT.unpack_from(description)
-    strings = description[_TOOLKIT.size :]
-    return _string(strings, words[3]), _string(strings, words[5])
-
-
-def _string(strings: bytes, offset: int) -> str:
-    return strings[offset:].split(b"\0", 1)[0].decode("utf-8", "replace")
-
-
-def _suffix(header: CubinHeader, options: str, compatibility: bytes) -> str:
-    """The feature set, ``a`` or ``f``: the assembler's options name it, other evidence only knows ``a``."""
-    for number, suffix in _TARGET_OPTION.findall(options):
-        if int(number) == header.architecture_number:
-            return str(suffix)
-    attributes = decode_attributes(compatibility)
-    accelerated = any(a.code == _ACCELERATOR_TARGET and a.number == 1 for a in attributes)
-    return "a" if header.accelerated or accelerated else ""
 
 
 @dataclass(frozen=True, slots=True)

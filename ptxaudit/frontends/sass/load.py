@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from ptxaudit.errors import BinaryFault
 from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, Section, parse_listing
-from ptxaudit.frontends.sass.elf import Cubin, CubinHeader, FunctionSymbol, read_cubin
+from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin
 from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targets, launch_facts
 from ptxaudit.frontends.sass.lower import Body, Lowering
+from ptxaudit.frontends.sass.notes import CubinHeader
 from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Function, Language, Module
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ptxaudit.engine.audit import AuditOptions, audit
-from ptxaudit.engine.inputs import InputSource
+from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import load_registry
 from ptxaudit.rules.model import Category, Severity
 
@@ -18,7 +18,7 @@ RULES = tuple(rule for rule in load_registry().values() if rule.pattern.category
 
 def reported(path: Path) -> set[str]:
     """The rules that the audit of one kernel reports as an error or a warning."""
-    run = audit((InputSource(str(path), path),), AuditOptions(RULES))
+    run = audit((image_of(str(path), path.read_bytes()),), AuditOptions(RULES))
     assert run.internal_errors == ()
     assert [one.error for one in run.report.inputs] == [None]
     serious = (Severity.ERROR, Severity.WARNING)

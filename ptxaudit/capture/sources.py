@@ -1,0 +1,132 @@
+"""From the arguments of a command to kernel images: files, directories, standard input."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ptxaudit.capture.fatbins import WalkOptions, broken
+from ptxaudit.capture.walk import IMAGE_SUFFIXES, Part, walk
+from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
+from ptxaudit.errors import PtxauditError
+from ptxaudit.frontends.containers.content import PROBE_BYTES, Content, recognise
+from ptxaudit.frontends.sass import start_disassembler
+
+STDIN = "-"
+STDIN_NAME = "<stdin>"
+
+
+def find_images(arguments: Iterable[str], options: WalkOptions) -> Iterator[Found]:
+    """Every image that the arguments name, each file once, in the order given (directories sorted).
+
+    A directory stands for the files below it that are named ``.ptx`` or ``.cubin`` or whose content can
+    hold kernels; hidden directories and links to directories are left out. A directory without any is an
+    input that cannot be read.
+    """
+    seen: set[Path] = set()
+    for argument in arguments:
+        if argument == STDIN:
+            yield from _standard_input(options)
+        elif Path(argument).is_dir():
+            yield from _directory(Path(argument), argument, options, seen)
+        elif _is_new(Path(argument), seen):
+            yield from _file(Path(argument), options, named=True)
+
+
+def _is_new(path: Path, seen: set[Path]) -> bool:
+    resolved = path.resolve()
+    if resolved in seen:
+        return False
+    seen.add(resolved)
+    return True
+
+
+def _standard_input(options: WalkOptions) -> Iterator[Found]:
+    stream = sys.stdin.buffer
+    if stream.seekable():
+        yield from walk(Part(stream, Place((STDIN_NAME,)), options))
+        return
+    # A container is not read from front to back. The copy has no name, so that nothing can be left of it.
+    with tempfile.TemporaryFile(prefix="ptxaudit-") as copy:
+        shutil.copyfileobj(stream, copy, 1 << 20)
+        yield from walk(Part(copy, Place((STDIN_NAME,)), options))
+
+
+def _file(path: Path, options: WalkOptions, named: bool) -> Iterator[Found]:
+    place = Place((str(path),))
+    try:
+        stream = path.open("rb")
+    except OSError as error:
+        yield broken(place, f"{place}: {(error.strerror or str(error)).lower()}")
+        return
+    with stream:
+        yield from walk(Part(stream, place, options, named))
+
+
+def _directory(directory: Path, argument: str, options: WalkOptions, seen: set[Path]) -> Iterator[Found]:
+    met = False
+    for path in _files(directory):
+        if not _may_hold_kernels(path):
+            continue
+        if not _is_new(path, seen):
+            met = True
+            continue
+        for found in _file(path, options, named=False):
+            met = True
+            yield found
+    if not met:
+        place = Place((argument,))
+        message = f"{argument}: found a directory without kernels, expected files that hold PTX or cubins"
+        yield broken(place, message)
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """Files in order, so that a kernel's PTX and cubin come one after the other."""
+    for folder, subfolders, names in os.walk(directory):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        for path in sorted((Path(folder) / name for name in names), key=lambda one: (one.stem, one.suffix)):
+            if path.is_file():
+                yield path
+
+
+def _may_hold_kernels(path: Path) -> bool:
+    if path.suffix in IMAGE_SUFFIXES:
+        return True
+    try:
+        with path.open("rb") as stream:
+            return recognise(stream.read(PROBE_BYTES)) is not Content.UNKNOWN
+    except OSError:
+        return False
+
+
+@contextlib.contextmanager
+def started_early(images: Iterator[Found]) -> Iterator[Iterator[Found]]:
+    """The images, a lone cubin with its disassembler running.
+
+    For a single cubin most of an audit's time is the disassembler's; it shares that with the loading of the
+    analyses when it starts first. What is wrong with the input is left for the audit to say.
+    """
+    first = next(images, None)
+    if not isinstance(first, KernelImage) or first.kind is not ImageKind.CUBIN or len(first.place.parts) > 1:
+        yield _chained(first, images)
+        return
+    second = next(images, None)
+    run = None
+    if second is None:
+        with contextlib.suppress(PtxauditError):
+            run = start_disassembler(first.content, first.name)
+    if run is None:
+        yield _chained(first, _chained(second, images))
+        return
+    with run:
+        yield iter((replace(first, started=run),))
+
+
+def _chained(first: Found | None, rest: Iterator[Found]) -> Iterator[Found]:
+    if first is not None:
+        yield first
+        yield from rest

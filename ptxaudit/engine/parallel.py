@@ -1,0 +1,94 @@
+"""Auditing in several processes: results in order, a bounded number of images on their way, a clean end."""
+
+import multiprocessing
+import signal
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import FrameType
+
+from ptxaudit.engine.audit import AuditOptions, ImageResult, audit_image
+from ptxaudit.engine.image import KernelImage
+from ptxaudit.errors import PtxauditError
+
+_WAITING_PER_JOB = 2
+_WAITING_BYTES = 1 << 27
+_told_to_end = threading.Event()
+
+
+def parallel_results(
+    tasks: Iterator[KernelImage | ImageResult], options: AuditOptions, jobs: int
+) -> Iterator[ImageResult]:
+    """The results in the order of the tasks, from ``jobs`` processes.
+
+    No more images are read ahead than keep the processes busy. Whatever ends this (an error, Ctrl-C, a
+    signal to stop), the processes end and their temporary files are removed before it returns.
+    """
+    with tempfile.TemporaryDirectory(prefix="ptxaudit-", ignore_cleanup_errors=True) as scratch:
+        # A spawned worker inherits no thread and no signal handler of the command line.
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
+        try:
+            yield from _in_order(pool, tasks, options, jobs)
+        except BrokenProcessPool as error:
+            raise PtxauditError(
+                "found a worker process killed, expected it to finish (try --jobs 1)"
+            ) from error
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_order(
+    pool: ProcessPoolExecutor,
+    tasks: Iterator[KernelImage | ImageResult],
+    options: AuditOptions,
+    jobs: int,
+) -> Iterator[ImageResult]:
+    waiting: deque[tuple[Future[ImageResult] | ImageResult, int]] = deque()
+    size = 0
+    for task in tasks:
+        if isinstance(task, ImageResult):
+            waiting.append((task, 0))
+        else:
+            waiting.append((pool.submit(_audit_in_worker, task, options), len(task.content)))
+            size += len(task.content)
+        while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
+            result, taken = waiting.popleft()
+            size -= taken
+            yield result if isinstance(result, ImageResult) else result.result()
+    for result, _ in waiting:
+        yield result if isinstance(result, ImageResult) else result.result()
+
+
+class _Ended(BaseException):
+    """This process was told to end: unwinds the audit, so that its disassembler is stopped."""
+
+
+def _start_worker(scratch: str) -> None:
+    # Ctrl-C reaches the whole process group: a worker ends at once and without a traceback, and what it
+    # leaves in its temporary directory goes with the parent's.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    tempfile.tempdir = scratch
+
+
+def _audit_in_worker(image: KernelImage, options: AuditOptions) -> ImageResult:
+    # The pool keeps what a task raises and goes on with the next one.
+    if _told_to_end.is_set():
+        raise _Ended
+    previous = signal.signal(signal.SIGTERM, _end)
+    try:
+        return audit_image(image, options)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    _told_to_end.set()
+    raise _Ended
