@@ -23,6 +23,8 @@ LAYERS = (
     ("engine",),
     ("report",),
     ("capture",),
+    ("api",),
+    ("integrations",),
     ("cli",),
     ("__main__",),
 )

@@ -1,0 +1,48 @@
+"""A pytest plugin: the fixture ``audit_kernels`` fails a test with the text of what an audit found.
+
+::
+
+    def test_gemm_is_synchronised(audit_kernels):
+        compiled = gemm.warmup(..., grid=(1,))
+        audit_kernels(compiled, fail_on="warning")
+
+It takes what :func:`ptxaudit.audit` takes: a path, bytes, a compiled Triton kernel, a ``cuda.core``
+``ObjectCode``, a list of these. Loaded by pytest through its entry point, it imports the audit when asked.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def audit_kernels() -> Callable[..., Any]:
+    """A function that audits kernels and returns the report, or fails the test.
+
+    ``fail_on`` is the least severity that fails (``error``, ``warning``, ``note``), ``fail_on_unknown`` lets
+    an undecided verdict fail too; the other arguments are those of :func:`ptxaudit.audit`.
+    """
+    return _audit_kernels
+
+
+def _audit_kernels(
+    kernels: object, *, fail_on: str = "error", fail_on_unknown: bool = False, **options: Any
+) -> Any:
+    import ptxaudit
+    from ptxaudit.report import text
+    from ptxaudit.rules.model import Severity, Verdict
+
+    report = ptxaudit.audit(kernels, **options)
+    worst = [
+        one
+        for one in report.findings
+        if one.suppressed is None and one.severity.rank >= Severity(fail_on).rank
+    ]
+    undecided = fail_on_unknown and any(
+        verdict is Verdict.UNKNOWN for function in report.functions for verdict in function.verdicts.values()
+    )
+    unread = any(one.error is not None for one in report.inputs)
+    if worst or undecided or unread:
+        pytest.fail(f"\n{text.render(report)}", pytrace=False)
+    return report
