@@ -189,6 +189,8 @@ class Domain:
             if amount >= bits:
                 return 0
             return self.multiply(value, 1 << amount, bits)
+        if type(value) is int and value == 0:
+            return 0  # whatever the amount
         if isinstance(value, Affine) or isinstance(amount, Affine):
             return self.opaque("shl", value, amount)
         wide = np.minimum(as_lanes(amount), np.uint64(63))
@@ -203,7 +205,7 @@ class Domain:
                 return Affine(tuple((a, c >> shift) for a, c in value.terms), value.offset >> shift)
             return self.opaque("sar" if arithmetic else "shr", value, amount)
         if isinstance(amount, Affine):
-            return self.opaque("shr", value, amount)
+            return 0 if type(value) is int and value == 0 else self.opaque("shr", value, amount)
         if isinstance(value, int) and isinstance(amount, int):
             shift = min(amount, bits)
             if arithmetic:

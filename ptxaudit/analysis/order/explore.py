@@ -22,11 +22,11 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.calls import CallEffect, call_effects
 from ptxaudit.analysis.order.flags import flag_loops
 from ptxaudit.analysis.order.gaps import Gap
+from ptxaudit.analysis.order.launches import Start, first_launch, shows_something
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program, compile_program
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
-from ptxaudit.analysis.order.rings import falls_short, wanted_iterations
-from ptxaudit.analysis.order.shapes import other_shapes, shape_assumptions, shapes
+from ptxaudit.analysis.order.shapes import other_shapes, shape_assumptions
 from ptxaudit.analysis.order.trace import Execution, Step, Stuck
 from ptxaudit.ir import events as ev
 
@@ -35,8 +35,6 @@ _MOST_TURNS = 32
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
-# A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
-_SAMPLES = (4, 1024, 512)
 _Shown = TypeVar("_Shown", Race, Gap, Alias)
 
 
@@ -107,13 +105,18 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     program = compile_program(analysis)
     if not any(block.operations for block in program.blocks):
         return report
-    first = _first_execution(program, report, limits, deadline)
-    if first is None:
+    start = first_launch(program, limits.operations, deadline)
+    if start is None:
         return report
-    _look_at(report, first.execution)
+    first = start.first
+    _take_up(program, report, start)
     if first.execution.limits:
         return report
     _look_at(report, Machine(program, first.shape, first.bounds, None, True, first.sample).run())
+    if start.hanging is not None:
+        value = f"32-bit parameters and the grid size are {start.hanging.sample} (first CTA)"
+        _extend(report.assumptions, (f"a launch was looked at, too, whose {value}",))
+        _look_at(report, start.hanging.execution)
     for shape in other_shapes(program, first.shape):
         larger = Machine(program, shape, first.bounds, None, False, first.sample).run()
         if larger.complete:
@@ -129,66 +132,21 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
     return report
 
 
-@dataclass(slots=True)
-class _Attempt:
-    """An execution with what it was made from; ``shortest`` is the one with the least loop bounds."""
-
-    execution: Execution
-    shortest: Execution
-    shape: LaunchShape
-    bounds: Bounds
-    sample: int | None
-
-
-def _first_execution(
-    program: Program, report: OrderReport, limits: Limits, deadline: float
-) -> _Attempt | None:
-    """Find a launch that runs to its end and loop bounds that let every ring come round twice.
-
-    Parameters stay unknown in the first attempts; where that leads to no complete run (decisions about
-    related quantities need not fit together), samples of parameter values are tried.
-    """
-    best = _first_that_fits(program, limits, None, deadline)
-    usable = best is not None and (best.execution.complete or _shows_something(best.execution))
-    if not usable:
-        sampled = [
-            attempt
-            for sample in _SAMPLES
-            if (attempt := _first_that_fits(program, limits, sample, deadline)) is not None
-            and attempt.execution.complete
-        ]
-        if best is not None and sampled:
-            # With other values warps may still wait for ever: the sample shows one launch, not all.
-            report.stuck_if_possible |= bool(best.execution.stuck)
-        best = max(sampled, key=lambda attempt: len(attempt.execution.entries), default=best)
-    if best is None:
-        return None
-    report.shape = best.shape
-    _extend(report.assumptions, shape_assumptions(program, best.shape))
-    if best.sample is not None:
-        report.assumptions.append(f"32-bit parameters and the grid size are {best.sample} (first CTA)")
-    if best.execution.stuck:
-        stuck = best.execution.stuck[0]
+def _take_up(program: Program, report: OrderReport, start: Start) -> None:
+    """Say in the report which launch is explored and what it rests on, and look at it."""
+    first = start.first
+    report.shape = first.shape
+    report.stuck_if_possible |= start.stuck
+    _extend(report.assumptions, shape_assumptions(program, first.shape))
+    if first.sample is not None:
+        report.assumptions.append(f"32-bit parameters and the grid size are {first.sample} (first CTA)")
+    if first.execution.stuck:
+        stuck = first.execution.stuck[0]
         place = stuck.instruction.location
         report.reason = f"no execution ran to its end: a warp stays at {place} ({stuck.instruction.text})"
-    elif best.execution.limits:
-        report.reason = best.execution.limits[0]
-    return best
-
-
-def _first_that_fits(
-    program: Program, limits: Limits, sample: int | None, deadline: float
-) -> _Attempt | None:
-    """The first launch shape with which every warp runs to its end, else the first that was tried."""
-    best: _Attempt | None = None
-    operations = limits.operations if sample is None else limits.operations // 5
-    for shape in shapes(program):
-        attempt = _attempt(program, shape, operations, sample, deadline)
-        if best is None or attempt.execution.complete:
-            best = attempt
-        if attempt.execution.complete or attempt.execution.limits or process_time() > deadline:
-            break
-    return best
+    elif first.execution.limits:
+        report.reason = first.execution.limits[0]
+    _look_at(report, first.execution)
 
 
 def _note_deadlock(report: OrderReport, execution: Execution) -> None:
@@ -198,29 +156,6 @@ def _note_deadlock(report: OrderReport, execution: Execution) -> None:
     known = {stuck.instruction.index for stuck in report.deadlock}
     report.deadlock.extend(stuck for stuck in execution.stuck if stuck.instruction.index not in known)
     report.deadlock_certain |= not execution.decisions and not report.assumptions
-
-
-def _attempt(
-    program: Program, shape: LaunchShape, operations: int, sample: int | None, deadline: float
-) -> _Attempt:
-    bounds = Bounds(operations)
-    shortest = Machine(program, shape, bounds, sample=sample).run()
-    best = _Attempt(shortest, shortest, shape, bounds, sample)
-    while best.execution.complete and process_time() < deadline:
-        wanted = wanted_iterations(program, best.execution, best.bounds)
-        every = best.bounds.default_iterations
-        if wanted == dict(best.bounds.iterations or {}):
-            # Another loop with the same trip count is left earlier: let all go on as long.
-            longest = max(wanted.values(), default=0)
-            if longest <= every or not falls_short(program, best.execution):
-                break
-            every = longest
-        bounds = Bounds(operations, every, wanted)
-        longer = Machine(program, shape, bounds, sample=sample).run()
-        if not longer.complete and not _shows_something(longer):
-            break
-        best = _Attempt(longer, shortest, shape, bounds, sample)
-    return best
 
 
 def _table_sizes(program: Program) -> dict[int, int]:
@@ -268,7 +203,7 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
     """
     report.executions.append(execution)
     _extend(report.assumptions, execution.assumptions)
-    if not execution.complete and not _shows_something(execution):
+    if not execution.complete and not shows_something(execution):
         report.stuck_if_possible |= bool(execution.stuck)
         return
     if execution.stuck:
@@ -318,13 +253,6 @@ def _unfollowed(execution: Execution) -> bool:
         isinstance(entry, Step) and entry.unresolved is not None and not isinstance(entry.event, ev.Access)
         for entry in execution.entries
     )
-
-
-def _shows_something(execution: Execution) -> bool:
-    """Whether what happened until an execution got stuck is certain to be possible."""
-    if not execution.possible or execution.limits:
-        return False
-    return not any(isinstance(entry, Step) and (entry.unresolved or entry.may) for entry in execution.entries)
 
 
 def _pair(race: Race) -> tuple[int, int]:

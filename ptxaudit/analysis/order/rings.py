@@ -1,12 +1,13 @@
 """How often loops must be followed for every ring of barriers to come round twice.
 
 Property: for each loop that waits on two or more mbarriers in turn, the bound with which it would have met
-each of them twice and one of them again, judged by how many it met under the present bound. Direction and
-join do not apply: one execution is looked at, and of several wishes for one loop the greatest counts. Known
+each of them twice and one of them again, judged by how many it met under the present bound. What counts is
+how often between two initialisations: one in an outer loop makes the barriers new ones. Direction and join
+do not apply: one execution is looked at, and of several wishes for one loop the greatest counts. Known
 limit: a ring whose length depends on the trip count grows with the bound, up to a fixed number of passes.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from ptxaudit.analysis.order.machine import Bounds
@@ -42,14 +43,19 @@ def falls_short(program: Program, execution: Execution) -> bool:
 
 def _short_rings(execution: Execution) -> Iterator[tuple[int, int, int]]:
     """Waits on rings of barriers that have not come round twice: instruction, times seen, times wanted."""
-    visits: dict[tuple[int, int], list[BarrierKey]] = defaultdict(list)
+    lives: Counter[BarrierKey] = Counter()
+    visits: dict[tuple[int, int], dict[int, list[BarrierKey]]] = defaultdict(lambda: defaultdict(list))
     for entry in execution.entries:
-        if isinstance(entry, Step) and isinstance(entry.event, ev.MbarrierWait) and entry.key is not None:
-            visits[entry.warp, entry.instruction.index].append(entry.key)
-    for (_, index), keys in visits.items():
-        ring = len(set(keys))
-        if ring >= 2 and len(keys) < 2 * ring + 1:
-            yield index, len(keys), 2 * ring + 1
+        if not isinstance(entry, Step) or entry.key is None:
+            continue
+        if isinstance(entry.event, ev.MbarrierInit):
+            lives[entry.key] += 1
+        elif isinstance(entry.event, ev.MbarrierWait):
+            visits[entry.warp, entry.instruction.index][lives[entry.key]].append(entry.key)
+    for (_, index), by_life in visits.items():
+        seen, ring = max((len(keys), len(set(keys))) for keys in by_life.values())
+        if ring >= 2 and seen < 2 * ring + 1:
+            yield index, seen, 2 * ring + 1
 
 
 def _working_loop(program: Program, block: int) -> Loop | None:

@@ -84,6 +84,8 @@ def _product(shape: Shape) -> Callable[[Domain, Value, Value], Value] | None:
             return (first * second >> bits) & mask
 
         def upper(domain: Domain, first: Value, second: Value) -> Value:
+            if any(type(value) is int and value == 0 for value in (first, second)):
+                return 0
             return per_lane(domain, f"mul.hi.{shape.kind}", high, first, second)
 
         return upper

@@ -1,0 +1,148 @@
+"""The launches of a kernel that are executed first: one that runs to its end, and one that surely hangs.
+
+Property: ``first_launch`` gives a shape and loop bounds with which every warp ends and every ring of
+barriers comes round twice, parameters unknown if that can be, else sampled. ``Start.hanging`` is a launch
+with every parameter known in which warps wait for ever: it exists where the run with unknown parameters got
+stuck, too, and where with the sampled values every shape that the code leaves open does. Direction and join
+do not apply. Known limits: all sampled parameters have one value; of a kernel in SASS no hanging launch is
+given, since a value that the analysis lacks looks the same.
+"""
+
+from dataclasses import dataclass
+from time import process_time
+
+from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
+from ptxaudit.analysis.order.program import Program
+from ptxaudit.analysis.order.rings import falls_short, wanted_iterations
+from ptxaudit.analysis.order.shapes import shapes
+from ptxaudit.analysis.order.trace import Execution, Step
+from ptxaudit.ir.function import Language
+
+# A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
+_SAMPLES = (4, 1024, 512)
+# A sampled execution may have this part of the operations.
+_SAMPLED_SHARE = 5
+
+
+@dataclass(slots=True)
+class Attempt:
+    """An execution with what it was made from; ``shortest`` is the one with the least loop bounds.
+
+    ``longer`` is one with greater bounds that got stuck and need not be possible.
+    """
+
+    execution: Execution
+    shortest: Execution
+    shape: LaunchShape
+    bounds: Bounds
+    sample: int | None
+    longer: Execution | None = None
+
+
+@dataclass(slots=True)
+class Start:
+    """The launch to explore; one that hangs, if one was found; whether the unknown one got stuck."""
+
+    first: Attempt
+    hanging: Attempt | None = None
+    stuck: bool = False
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The attempts with one sample, by shape, and the one to go on with; ``all`` when none was left out."""
+
+    attempts: list[Attempt]
+    best: Attempt
+    all: bool
+
+
+def first_launch(program: Program, operations: int, deadline: float) -> Start | None:
+    """Find a launch that runs to its end and loop bounds that let every ring come round twice.
+
+    Parameters stay unknown in the first attempts; where that leads to no complete run (decisions about
+    related quantities need not fit together), samples of parameter values are tried. ``operations`` bounds
+    one execution, ``deadline`` the process's time.
+    """
+    unknown = _try_shapes(program, operations, None, deadline)
+    if unknown is None:
+        return None
+    first = unknown.best
+    settled = first.execution.complete or shows_something(first.execution)
+    doubtful = first.longer if settled else first.execution
+    if doubtful is None:
+        return Start(first)
+    in_ptx = program.analysis.function.language is Language.PTX
+    hanging: Attempt | None = None
+    ended: list[Attempt] = []
+    for sample in _SAMPLES:
+        tries = _try_shapes(program, operations // _SAMPLED_SHARE, sample, deadline)
+        if tries is None:
+            continue
+        if tries.best.execution.complete:
+            ended.append(tries.best)
+        elif in_ptx and hanging is None and _always_hangs(tries, doubtful):
+            hanging = tries.best
+        if settled and hanging is not None:
+            break
+    if settled or not ended:
+        return Start(first, hanging)
+    longest = max(ended, key=lambda attempt: len(attempt.execution.entries))
+    # With other values warps may still wait for ever: the sample shows one launch, not all.
+    return Start(longest, hanging, bool(first.execution.stuck))
+
+
+def _try_shapes(program: Program, operations: int, sample: int | None, deadline: float) -> _Tries | None:
+    """Try the shapes until every warp runs to its end; the best is that one, else the first."""
+    attempts: list[Attempt] = []
+    for shape in shapes(program):
+        attempts.append(_attempt(program, shape, operations, sample, deadline))
+        latest = attempts[-1]
+        if latest.execution.complete:
+            return _Tries(attempts, latest, False)
+        if latest.execution.limits or process_time() > deadline:
+            return _Tries(attempts, attempts[0], False)
+    return _Tries(attempts, attempts[0], True) if attempts else None
+
+
+def _always_hangs(tries: _Tries, doubtful: Execution) -> bool:
+    """Whether a sample hangs in every shape, on a barrier that starved with unknown parameters, too."""
+    if not tries.all or not all(shows_something(attempt.execution) for attempt in tries.attempts):
+        return False
+    return bool(_starved(tries.attempts[0].execution) & _starved(doubtful))
+
+
+def _starved(execution: Execution) -> set[tuple[str, int]]:
+    """The barriers that warps wait for, in whatever CTA."""
+    return {(stuck.key[0], stuck.key[2]) for stuck in execution.stuck if stuck.key is not None}
+
+
+def _attempt(
+    program: Program, shape: LaunchShape, operations: int, sample: int | None, deadline: float
+) -> Attempt:
+    bounds = Bounds(operations)
+    shortest = Machine(program, shape, bounds, sample=sample).run()
+    best = Attempt(shortest, shortest, shape, bounds, sample)
+    while best.execution.complete and process_time() < deadline:
+        wanted = wanted_iterations(program, best.execution, best.bounds)
+        every = best.bounds.default_iterations
+        if wanted == dict(best.bounds.iterations or {}):
+            # Another loop with the same trip count is left earlier: let all go on as long.
+            longest = max(wanted.values(), default=0)
+            if longest <= every or not falls_short(program, best.execution):
+                break
+            every = longest
+        bounds = Bounds(operations, every, wanted)
+        longer = Machine(program, shape, bounds, sample=sample).run()
+        if not longer.complete and not shows_something(longer):
+            best.longer = longer
+            break
+        best = Attempt(longer, shortest, shape, bounds, sample)
+    return best
+
+
+def shows_something(execution: Execution) -> bool:
+    """Whether what happened until an execution got stuck is certain to be possible."""
+    if not execution.possible or execution.limits:
+        return False
+    return not any(isinstance(entry, Step) and (entry.unresolved or entry.may) for entry in execution.entries)
