@@ -11,7 +11,7 @@ from ptxaudit.checks._order import is_wgmma_read, outcome, place, violation
 from ptxaudit.checks._wgmma import reads_before_arrival, reads_pending_copy
 from ptxaudit.checks.elected_arrive_without_syncwarp import hands_on
 from ptxaudit.ir import events as ev
-from ptxaudit.rules.model import Outcome, Violation
+from ptxaudit.rules.model import Outcome, Severity, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -26,7 +26,11 @@ def _accesses_shared(analysis: FunctionAnalysis) -> bool:
 
 def _violations(report: OrderReport) -> Iterator[Violation]:
     named = {_pair(race) for race in report.races if _has_its_own_rule(race)}
+    lacking_a_warp_barrier: set[int] = set()
     for race in report.races:
+        first = race.first.step.instruction.index
+        if race.link is Link.WARP and first in lacking_a_warp_barrier:
+            continue  # one barrier orders all that follows
         # Without any order the two may meet either way round: it is the same missing link.
         mirrored = race.link is Link.NONE and _pair(race)[::-1] in named
         if _in_shared_memory(race) and not _has_its_own_rule(race) and not mirrored:
@@ -35,7 +39,11 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
                 "memory": f"shared memory at {int(race.second.footprint.starts.min()):#x}",
                 "missing": race.link.value,
             }
-            yield violation(report, race, race.second.step.instruction, details)
+            severity = None
+            if race.link is Link.WARP:
+                lacking_a_warp_barrier.add(first)
+                severity = Severity.WARNING
+            yield violation(report, race, race.second.step.instruction, details, severity=severity)
 
 
 def _pair(race: Race) -> tuple[int, int]:
@@ -52,7 +60,9 @@ def _has_its_own_rule(race: Race) -> bool:
         return True  # elected-arrive-without-syncwarp
     if race.link is Link.NOT_VISIBLE:
         return race.failed is not None and not _is_barrier_failure(race.failed)
-    if race.link not in (Link.NONE, Link.IN_FLIGHT):
+    if race.link is Link.WARP and hands_on(race) is not None:
+        return True  # elected-arrive-without-syncwarp
+    if race.link not in (Link.NONE, Link.IN_FLIGHT, Link.WARP):
         return True
     if any(_operation(one) == "tcgen05.alloc" for one in (race.first, race.second)):
         return True  # tmem-address-unpublished

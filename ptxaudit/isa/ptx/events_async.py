@@ -52,6 +52,7 @@ from ptxaudit.isa.ptx.events_common import (
 from ptxaudit.isa.ptx.forms import InstructionForm
 
 _CANCEL_RESPONSE_BYTES = 16
+_TENSORMAP_BYTES = 128
 
 
 def _async_store(form: InstructionForm, architecture: Architecture) -> Lowering:
@@ -251,8 +252,19 @@ def _wait_all(form: InstructionForm, architecture: Architecture) -> Lowering:
 
 
 def _tensormap_replace(form: InstructionForm, architecture: Architecture) -> Lowering:
+    """``tensormap.replace``: a weak generic-proxy write of the tensor map (PTX ISA 9.7.9.28).
+
+    Which of its bytes hold a field is not documented, so all of a map in shared memory count.
+    """
     space = space_of(form.modifiers)
-    return lambda operands: (TensormapReplace(operands[0], space),)
+
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        change = TensormapReplace(operands[0], space)
+        if space is not StateSpace.SHARED:
+            return (change,)
+        return (Access(AccessKind.WRITE, space, operands[0], _TENSORMAP_BYTES), change)
+
+    return lower
 
 
 def _tensormap_copy(form: InstructionForm, architecture: Architecture) -> Lowering:
