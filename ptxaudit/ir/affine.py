@@ -15,10 +15,11 @@ class Atom:
     """An unknown quantity. ``varying`` is true when lanes may hold different values of it.
 
     ``independent`` is true for an input (a parameter, an index of the grid): whatever it is, the other
-    inputs can be anything.
+    inputs can be anything. ``data`` is true for a result of floating-point arithmetic and for a vote on
+    such: the numbers that the kernel is given decide what it is.
     """
 
-    __slots__ = ("high", "identity", "independent", "low", "name", "varying")
+    __slots__ = ("data", "high", "identity", "independent", "low", "name", "varying")
 
     def __init__(self, identity: int, name: str, varying: bool, low: int | None, high: int | None) -> None:
         self.identity = identity
@@ -27,6 +28,7 @@ class Atom:
         self.low = low
         self.high = high
         self.independent = False
+        self.data = False
 
     def __repr__(self) -> str:
         return self.name
@@ -100,6 +102,16 @@ def is_varying(value: "Value | Truth") -> bool:
     if isinstance(value, Comparison):
         return value.expression.varying
     return any(is_varying(part) for part in value.parts)
+
+
+def rests_on_data(truth: Truth) -> bool:
+    """Whether a condition is about the kernel's data alone."""
+    if isinstance(truth, Comparison):
+        return all(atom.data for atom, _ in truth.expression.terms)
+    if isinstance(truth, Combination):
+        unknown = [part for part in truth.parts if not isinstance(part, bool | np.ndarray)]
+        return all(map(rests_on_data, unknown))
+    return False
 
 
 def sum_of(totals: "dict[Atom, int]", offset: "int | NDArray[np.int64]", bits: int) -> Value:

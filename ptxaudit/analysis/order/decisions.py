@@ -13,6 +13,7 @@ from math import gcd
 
 import numpy as np
 
+from ptxaudit.ir.affine import rests_on_data
 from ptxaudit.ir.values import (
     INVERSE_RELATION,
     Affine,
@@ -34,7 +35,7 @@ class Decision:
     """One decision: at which instruction, about what, and how it went.
 
     ``possible`` tells that some launch certainly makes all decisions so far go this way: each is about
-    one input alone, within that input's range.
+    one input alone, within that input's range. ``on_data`` tells that it is about the kernel's data alone.
     """
 
     key: Hashable
@@ -42,6 +43,7 @@ class Decision:
     outcome: bool
     site: int
     possible: bool
+    on_data: bool
 
 
 @dataclass(slots=True)
@@ -55,11 +57,14 @@ class Decisions:
     """The decisions of one execution.
 
     ``forced`` maps the ordinal of a free decision to the outcome it must have; the others get what the
-    caller prefers.
+    caller prefers, with ``against_data`` the contrary where the kernel's data decide.
     """
 
-    def __init__(self, domain: Domain, forced: dict[int, bool] | None = None) -> None:
+    def __init__(
+        self, domain: Domain, forced: dict[int, bool] | None = None, against_data: bool = False
+    ) -> None:
         self._domain = domain
+        self._against_data = against_data
         self._ranges: dict[Hashable, _Range] = {}
         self._known: dict[Hashable, bool] = {}
         self._forced = forced or {}
@@ -109,9 +114,13 @@ class Decisions:
         if isinstance(truth, Combination):
             return self._decide_parts(truth, preferred, site)
         ordinal = len(self.taken)
-        outcome = self._forced[ordinal] if ordinal in self._forced else preferred()
+        on_data = rests_on_data(truth)
+        if ordinal in self._forced:
+            outcome = self._forced[ordinal]
+        else:
+            outcome = preferred() != (on_data and self._against_data)
         possible = _about_one_input(truth.expression)
-        self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, possible))
+        self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, possible, on_data))
         self._assume(truth, outcome)
         if ordinal in self._forced and possible:
             self._settle_small(truth.expression)

@@ -117,6 +117,8 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
         value = f"32-bit parameters and the grid size are {start.hanging.sample} (first CTA)"
         _extend(report.assumptions, (f"a launch was looked at, too, whose {value}",))
         _look_at(report, start.hanging.execution)
+        if not shows_something(start.hanging.execution):  # the kernel's data decide, and it hangs either way
+            _note_deadlock(report, start.hanging.execution)
     for shape in other_shapes(program, first.shape):
         larger = Machine(program, shape, first.bounds, None, False, first.sample).run()
         if larger.complete:

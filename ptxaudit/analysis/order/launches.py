@@ -3,9 +3,10 @@
 Property: ``first_launch`` gives a shape and loop bounds with which every warp ends and every ring of
 barriers comes round twice, parameters unknown if that can be, else sampled. ``Start.hanging`` is a launch
 with every parameter known in which warps wait for ever: it exists where the run with unknown parameters got
-stuck, too, and where with the sampled values every shape that the code leaves open does. Direction and join
-do not apply. Known limits: all sampled parameters have one value; of a kernel in SASS no hanging launch is
-given, since a value that the analysis lacks looks the same.
+stuck, too, and where with the sampled values every shape that the code leaves open does, whichever way the
+kernel's data decide. Direction and join do not apply. Known limits: all sampled parameters have one value;
+data decide all one way or all the other; of a kernel in SASS no hanging launch is given, since a value that
+the analysis lacks looks the same.
 """
 
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
             continue
         if tries.best.execution.complete:
             ended.append(tries.best)
-        elif in_ptx and hanging is None and _always_hangs(tries, doubtful):
+        elif in_ptx and hanging is None and _always_hangs(program, tries, doubtful):
             hanging = tries.best
         if settled and hanging is not None:
             break
@@ -105,11 +106,25 @@ def _try_shapes(program: Program, operations: int, sample: int | None, deadline:
     return _Tries(attempts, attempts[0], True) if attempts else None
 
 
-def _always_hangs(tries: _Tries, doubtful: Execution) -> bool:
-    """Whether a sample hangs in every shape, on a barrier that starved with unknown parameters, too."""
-    if not tries.all or not all(shows_something(attempt.execution) for attempt in tries.attempts):
+def _always_hangs(program: Program, tries: _Tries, doubtful: Execution) -> bool:
+    """Whether a sample hangs in every shape, on a barrier that starved with unknown parameters, too.
+
+    Where the kernel's data decide something on the way, it must hang with the contrary decisions as well.
+    """
+    if not tries.all or not all(_hangs_whatever_the_data(program, attempt) for attempt in tries.attempts):
         return False
-    return bool(_starved(tries.attempts[0].execution) & _starved(doubtful))
+    return bool(_starved(tries.best.execution) & _starved(doubtful))
+
+
+def _hangs_whatever_the_data(program: Program, attempt: Attempt) -> bool:
+    if shows_something(attempt.execution):
+        return True
+    if not _rests_on_data_alone(attempt.execution):
+        return False
+    contrary = Machine(program, attempt.shape, attempt.bounds, sample=attempt.sample, against_data=True).run()
+    if contrary.complete or not _rests_on_data_alone(contrary):
+        return False
+    return bool(_starved(contrary) & _starved(attempt.execution))
 
 
 def _starved(execution: Execution) -> set[tuple[str, int]]:
@@ -143,6 +158,16 @@ def _attempt(
 
 def shows_something(execution: Execution) -> bool:
     """Whether what happened until an execution got stuck is certain to be possible."""
-    if not execution.possible or execution.limits:
+    return execution.possible and _is_followed(execution)
+
+
+def _rests_on_data_alone(execution: Execution) -> bool:
+    decided = all(decision.possible or decision.on_data for decision in execution.decisions)
+    return decided and _is_followed(execution)
+
+
+def _is_followed(execution: Execution) -> bool:
+    """Whether nothing was cut short, left out or taken for granted on the way."""
+    if execution.limits:
         return False
     return not any(isinstance(entry, Step) and (entry.unresolved or entry.may) for entry in execution.entries)

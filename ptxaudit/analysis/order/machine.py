@@ -109,6 +109,7 @@ class Machine:
 
     ``last_first`` runs the warps in descending order, another schedule of the same launch. ``sample`` is a
     number that every 32-bit parameter and the grid size get, for the first CTA or cluster of the grid.
+    ``against_data`` turns every decision that the kernel's data make.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class Machine:
         forced: dict[int, bool] | None = None,
         last_first: bool = False,
         sample: int | None = None,
+        against_data: bool = False,
     ) -> None:
         self.program = program
         self.shape = shape
@@ -126,7 +128,7 @@ class Machine:
         self.launch = program.analysis.launch or Launch()
         self.bounds = bounds
         self.domain = Domain()
-        self.decisions = Decisions(self.domain, forced)
+        self.decisions = Decisions(self.domain, forced, against_data)
         self.function = program.analysis.function
         self.in_sass = self.function.language is Language.SASS
         self.layout = shared_layout(self.function.variables)
@@ -550,9 +552,11 @@ class Machine:
         instruction = operation.instruction
         for register in instruction.writes:
             key = ("floating", self.operation_count, register.name)
-            fresh: Value | Truth = self.domain.atom(key, f"float@{instruction.index}", varying=True)
+            number = self.domain.atom(key, f"float@{instruction.index}", varying=True)
+            number.terms[0][0].data = True
+            fresh: Value | Truth = number
             if instruction.opcode.startswith(("setp", "testp", "FSETP", "DSETP", "HSETP2", "FCHK")):
-                fresh = self.domain.truth_of(fresh)  # type: ignore[arg-type]
+                fresh = self.domain.truth_of(number)
             self.write(fragment, register, fresh, guard)
 
     # Operands ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxaudit.ir.affine import Affine, Combination, is_varying, sum_of
+from ptxaudit.ir.affine import Affine, Combination, is_varying, rests_on_data, sum_of
 from ptxaudit.ir.values import (
     LANES,
     Domain,
@@ -146,8 +146,11 @@ def _unknown_vote(domain: Domain, mode: str, truth: Truth, taking: Flags) -> Res
             return split
     key = ("vote", mode, domain.key(truth), lane_mask(taking))
     if mode == "ballot":
-        return domain.atom(key, "ballot", False)
-    return domain.truth_of(domain.atom(key, f"vote.{mode}", False, 0, 1))
+        result = domain.atom(key, "ballot", False)
+    else:
+        result = domain.atom(key, f"vote.{mode}", False, 0, 1)
+    result.terms[0][0].data = rests_on_data(truth)
+    return result if mode == "ballot" else domain.truth_of(result)
 
 
 def _split_vote(domain: Domain, mode: str, truth: Truth, taking: Flags) -> Truth | None:

@@ -17,6 +17,7 @@ KERNEL = """\
 {{
     .reg .pred %p<8>;
     .reg .b32 %r<16>;
+    .reg .f32 %f<2>;
     .reg .b64 %rd<2>;
     .shared .align 8 .b64 bar;
     ld.param.u32 %r0, [rows];
@@ -40,6 +41,13 @@ HANDOVER = """
 WAIT:
     mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0;
     @!%p2 bra WAIT;
+"""
+# Whether the branch is taken depends on numbers that the kernel computes.
+VOTE = """
+    cvt.rn.f32.u32 %f0, %r0;
+    setp.gt.f32 %p4, %f0, 0f3F000000;
+    vote.sync.ballot.b32 %r7, %p4, -1;
+    setp.eq.u32 %p5, %r7, 0;
 """
 STATED = ".reqntid 64, 1, 1"
 
@@ -80,3 +88,14 @@ def test_zero_shifted_or_scaled_is_zero(operation: str) -> None:
     skip = f"{operation} %r6, 0, %r1; setp.eq.u32 %p3, %r6, 0; @%p3 bra END; @%p1 bar.sync 1, 64;"
     found = report(skip)
     assert not found.deadlock and not found.stuck_if_possible
+
+
+def test_a_hang_that_the_data_cannot_avoid_is_a_deadlock() -> None:
+    found = report(f"{VOTE} @%p5 bra NEXT; bar.sync 2, 64; NEXT: {HANDOVER}", count=2)
+    assert ("mbarrier", 0, 1024) in {stuck.key for stuck in found.deadlock}
+
+
+def test_a_hang_that_the_data_may_avoid_is_none() -> None:
+    found = report(f"{VOTE} @%p5 bra END; {HANDOVER}", count=2)
+    assert not found.deadlock
+    assert found.stuck_if_possible
