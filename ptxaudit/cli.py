@@ -538,6 +538,15 @@ def _comparison_page(comparison: "Comparison", old: str, new: str) -> str:
     return compare_html.render(comparison, old, new)
 
 
+@cli.command("integration")
+@click.argument("system", type=click.Choice(["cmake"]))
+def integration_command(system: str) -> None:
+    """Print where the files for a build system are: the folder for CMAKE_MODULE_PATH."""
+    from ptxaudit import integrations
+
+    _say(str(Path(integrations.__file__).parent))
+
+
 @cli.command("rules")
 def rules_command() -> None:
     """List the rules."""

@@ -69,6 +69,11 @@ def test_a_cmake_target_is_audited_after_its_build(
     assert (source / "build" / "audit.json").is_file()
 
 
+def test_the_command_line_says_where_the_cmake_module_is(wrapper: Path) -> None:
+    said = run([str(wrapper), "integration", "cmake"], wrapper.parent)
+    assert (Path(said.stdout.strip()) / "PtxAudit.cmake").is_file()
+
+
 @pytest.mark.skipif(not (BIN / "cmake").exists(), reason="no CMake")
 def test_cmake_without_the_program_says_so(tmp_path: Path) -> None:
     lines = (
