@@ -231,7 +231,7 @@ def audit_command(
             jobs,
             launch_file or settings.launch,
             strict or settings.strict,
-            listings=html_file is not None,
+            listings=html_file is not None or sarif_file is not None,
         )
     run = _decided(run, registry, settings, baseline_file or settings.baseline, new_baseline)
     threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
@@ -536,6 +536,53 @@ def _comparison_page(comparison: "Comparison", old: str, new: str) -> str:
     from ptxaudit.report import compare_html
 
     return compare_html.render(comparison, old, new)
+
+
+@cli.command("capture", context_settings={"allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGUMENT]...")
+@click.option(
+    "-o",
+    "--output",
+    "folder",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="A new folder for the kernels.",
+)
+@click.option("--keep-caches", is_flag=True, help="Leave the compilers their caches, and so out of it.")
+@click.option("--no-audit", is_flag=True, help="Only keep the kernels.")
+@_report_option("--json", "json_file", "the JSON report")
+@_report_option("--html", "html_file", "the HTML page")
+@_report_option("--sarif", "sarif_file", "SARIF 2.1.0")
+@click.option("--fail-on", type=click.Choice(list(_FAIL_ON)), help="As for audit.")
+@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas).")
+@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
+@_kernel_option
+@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
+@click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence.")
+@click.pass_context
+def capture_command(
+    context: click.Context,
+    /,
+    command: tuple[str, ...],
+    folder: Path,
+    keep_caches: bool,
+    no_audit: bool,
+    **options: Any,
+) -> int:
+    """Run a program, keep every kernel that it compiles or loads, and audit them.
+
+    Write `--` before COMMAND. Exits with the program's code when that is not 0, else as audit does.
+    """
+    from ptxaudit.capture.live.program import run_captured
+
+    run = run_captured(command, folder, fresh_caches=not keep_caches)
+    for line in run.summary():
+        click.echo(f"ptxaudit: {line}", err=True)
+    if no_audit:
+        return run.exit_code
+    audited = context.invoke(audit_command, inputs=(str(folder),), launch_file=run.launch_file, **options)
+    return run.exit_code or int(audited)
 
 
 @cli.command("integration")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from audit_support import run_cli
 
 from ptxaudit.capture.live.compilers import compiler_environment
 from ptxaudit.capture.live.folder import launch_toml, read_record
@@ -261,3 +262,29 @@ def test_compilers_keep_below_the_folder(tmp_path: Path) -> None:
     places = [value for value in compiler_environment(tmp_path).values() if "/" in value]
     assert len(places) == 4
     assert all(Path(value).is_relative_to(tmp_path) for value in places)
+
+
+def test_the_command_line_captures_then_audits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    kernels = Path(__file__).parents[2] / "fixtures" / "kernels" / "gemm_ring"
+    script = """
+import os, shutil, sys
+shutil.copy(sys.argv[1], os.environ["CUTE_DSL_DUMP_DIR"])
+sys.exit(int(sys.argv[2]))
+"""
+    select = ("--select", "wgmma-stage-released-early")
+
+    def run(name: str, kernel: str, code: str, *options: str) -> int:
+        command = (sys.executable, "-c", script, str(kernels / kernel), code)
+        return run_cli(monkeypatch, "capture", "-o", str(tmp_path / name), *select, *options, "--", *command)
+
+    assert run("wrong", "gemm_ring_early_release.ptx", "0") == 1
+    captured = capfd.readouterr()
+    assert "error[wgmma-stage-released-early]" in captured.out
+    assert "ptxaudit: captured 0 modules and 0 launched kernels; the program took" in captured.err
+    assert run("right", "gemm_ring.ptx", "0") == 0
+    assert run("failed", "gemm_ring_early_release.ptx", "5") == 5
+    assert "the program exited with 5" in capfd.readouterr().err
+    assert run("kept", "gemm_ring_early_release.ptx", "0", "--no-audit") == 0
+    assert (tmp_path / "kept" / "compilers" / "cute" / "gemm_ring_early_release.ptx").is_file()

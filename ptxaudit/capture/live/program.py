@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from ptxaudit.capture.live.compilers import compiler_environment, make_compiler_
 from ptxaudit.capture.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
 from ptxaudit.capture.live.library import find_cupti, injection_library
 from ptxaudit.errors import ToolError, UsageError
+
+MOST_FAULTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,27 @@ class ProgramRun:
     record: CaptureRecord
     launch_file: Path | None
     fault: str | None
+
+    def summary(self) -> Iterator[str]:
+        """Lines for a person: the counts and the overhead, how the program ended, what was not captured."""
+        record = self.record
+        kernels = _count(len(record.kernels), "launched kernel")
+        yield (
+            f"captured {_count(record.modules, 'module')} and {kernels}; "
+            f"the program took {self.seconds:.2f} s, {record.seconds_inside:.3f} s of it in "
+            f"{_count(record.callbacks, 'callback')} of the capture"
+        )
+        if self.exit_code:
+            yield f"the program exited with {self.exit_code}"
+        if self.fault is not None:
+            yield f"what the driver loads was not captured: {self.fault}"
+        yield from record.faults[:MOST_FAULTS]
+        if len(record.faults) > MOST_FAULTS:
+            yield f"and {len(record.faults) - MOST_FAULTS} faults more"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def run_captured(command: Sequence[str], folder: Path, fresh_caches: bool = True) -> ProgramRun:
