@@ -125,7 +125,14 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
 
 
 @cli.command("audit")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.argument("inputs", nargs=-1, metavar="INPUT...")
+@click.option(
+    "--cache",
+    "caches",
+    multiple=True,
+    metavar="NAME|PATH",
+    help="Also what a compiler cached: triton, inductor, tilelang, cute, or a folder.",
+)
 @_report_option("--json", "json_file", "the JSON report")
 @_report_option("--html", "html_file", "the HTML page")
 @_report_option("--sarif", "sarif_file", "SARIF 2.1.0")
@@ -188,6 +195,7 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
 @click.option("--traceback", "show_traceback", is_flag=True, hidden=True)
 def audit_command(
     inputs: tuple[str, ...],
+    caches: tuple[str, ...],
     json_file: Path | None,
     html_file: Path | None,
     sarif_file: Path | None,
@@ -219,7 +227,7 @@ def audit_command(
     """
     settings = _settings(settings_file)
     selection = Selection(_regex(kernel), _architecture(arch))
-    images = find_images(inputs, WalkOptions(selection, relocatable))
+    images = find_images(_with_caches(inputs, caches), WalkOptions(selection, relocatable))
     if only_list:
         return _list(images, selection, json_file)
     with started_early(images) as images:
@@ -246,6 +254,16 @@ def audit_command(
     _complain(run, show_traceback)
     _say(_standard_output(run.report, output))
     return _exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
+
+
+def _with_caches(inputs: tuple[str, ...], caches: tuple[str, ...]) -> tuple[str, ...]:
+    if caches:
+        from ptxaudit.capture.caches import cache_folders
+
+        return (*inputs, *cache_folders(caches))
+    if not inputs:
+        raise UsageError("found no input, expected INPUT... or --cache")
+    return inputs
 
 
 def _settings(path: Path | None) -> "Settings":

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ptxaudit.capture.fatbins import WalkOptions, broken
+from ptxaudit.capture.metadata import launches_beside
 from ptxaudit.capture.walk import IMAGE_SUFFIXES, Part, walk
 from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
 from ptxaudit.errors import PtxauditError
@@ -18,6 +19,7 @@ from ptxaudit.frontends.sass import start_disassembler
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
+_BARE = "cuda-binaries"
 
 
 def find_images(arguments: Iterable[str], options: WalkOptions) -> Iterator[Found]:
@@ -64,7 +66,7 @@ def _file(path: Path, options: WalkOptions, named: bool) -> Iterator[Found]:
         yield broken(place, f"{place}: {(error.strerror or str(error)).lower()}")
         return
     with stream:
-        yield from walk(Part(stream, place, options, named))
+        yield from walk(Part(stream, place, options, named, launches_beside(path)))
 
 
 def _directory(directory: Path, argument: str, options: WalkOptions, seen: set[Path]) -> Iterator[Found]:
@@ -87,7 +89,10 @@ def _directory(directory: Path, argument: str, options: WalkOptions, seen: set[P
 def _files(directory: Path) -> Iterator[Path]:
     """Files in order, so that a kernel's PTX and cubin come one after the other."""
     for folder, subfolders, names in os.walk(directory):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        # TileLang keeps each cubin once more without its launch facts: those come last.
+        subfolders[:] = sorted(
+            (name for name in subfolders if not name.startswith(".")), key=lambda one: (one == _BARE, one)
+        )
         for path in sorted((Path(folder) / name for name in names), key=lambda one: (one.stem, one.suffix)):
             if path.is_file():
                 yield path

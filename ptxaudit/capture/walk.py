@@ -25,7 +25,7 @@ from ptxaudit.frontends.containers.zips import ZipReader
 DEEPEST = 8
 LINKED_SECTION = ".nv_fatbin"
 RELOCATABLE_SECTION = "__nv_relfatbin"
-_ARTICLES = {Content.UNKNOWN: "a file", Content.ARCHIVE: "an archive"}
+_ARTICLES = {Content.UNKNOWN: "a file", Content.ARCHIVE: "an archive", Content.MLIR: "an MLIR bytecode file"}
 IMAGE_SUFFIXES = {".ptx": ImageKind.PTX, ".cubin": ImageKind.CUBIN}
 
 
@@ -208,6 +208,7 @@ _READERS: dict[Content, Callable[[Part], Iterator[Found]]] = {
     Content.FATBIN: _fatbin,
     Content.HOST_ELF: _host_elf,
     Content.PROGRAM: _search,
+    Content.MLIR: _search,
     Content.ARCHIVE: _archive,
     Content.THIN_ARCHIVE: _thin_archive,
     Content.ZIP: _zip,

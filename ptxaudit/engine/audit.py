@@ -19,7 +19,7 @@ from ptxaudit.cost.model import priced
 from ptxaudit.engine.findings import build_findings, is_strict_only, report_order
 from ptxaudit.engine.image import BrokenImage, Found, KernelImage, PassedOver
 from ptxaudit.engine.inputs import load_image
-from ptxaudit.engine.launches import NamedLaunch, launch_of
+from ptxaudit.engine.launches import NamedLaunch, completed, launch_of
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.selection import Selection
 from ptxaudit.engine.summary import is_asked_for, summarise
@@ -205,7 +205,7 @@ def _results(images: Iterable[Found], options: AuditOptions) -> Iterator[ImageRe
 
 def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:
     """What is to be audited, and the results of what need not be."""
-    first: dict[tuple[str, str], str] = {}
+    first: dict[str, dict[str, str]] = {}
     for found in images:
         if isinstance(found, PassedOver):
             yield ImageResult(None)
@@ -213,13 +213,24 @@ def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:
             line = " ".join(found.message.split())
             yield ImageResult(InputReport(found.name, found.kind, found.sha256, line))
         else:
-            # The same code launched in another way is another audit.
-            original = first.setdefault((found.sha256, repr(found.launches)), found.name)
+            original = _original(found, first)
             if original == found.name:
                 yield found
             else:
                 report = InputReport(found.name, found.kind.value, found.sha256, same_as=original)
                 yield ImageResult(report)
+
+
+def _original(image: KernelImage, met: dict[str, dict[str, str]]) -> str:
+    """The name under which an image is audited: its own, or that of one that says at least as much.
+
+    The same code launched in another way is another audit. ``met`` holds names by content and launches.
+    """
+    launches = repr(image.launches)
+    names = met.setdefault(image.sha256, {})
+    if not image.launches and names:
+        return next(iter(names.values()))
+    return names.setdefault(launches, image.name)
 
 
 def _jobs(
@@ -325,8 +336,8 @@ def _audit_function(
     verdicts: dict[str, Verdict] = {}
     reasons: dict[str, str] = {}
     try:
-        launches = (*options.launches, *image.launches)
-        launch = launch_of(launches, function.name, function.demangled)
+        names = (function.name, function.demangled)
+        launch = completed(launch_of(options.launches, *names), launch_of(image.launches, *names))
         analysis = FunctionAnalysis(function, module, launch)
     except Exception as error:
         message = _describe(error)

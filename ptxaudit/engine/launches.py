@@ -82,6 +82,19 @@ def launch_of(launches: tuple[NamedLaunch, ...], name: str, demangled: str) -> L
     return None
 
 
+def completed(first: Launch | None, second: Launch | None) -> Launch | None:
+    """What the first says, and where it says nothing what the second does."""
+    if first is None or second is None:
+        return first or second
+    return Launch(
+        block=first.block or second.block,
+        cluster=first.cluster or second.cluster,
+        grid=first.grid or second.grid,
+        dynamic_shared=second.dynamic_shared if first.dynamic_shared is None else first.dynamic_shared,
+        arguments={**second.arguments, **first.arguments},
+    )
+
+
 def _named(path: Path, entry: dict[str, Any]) -> NamedLaunch:
     pattern = entry.get("kernel", "")
     try:

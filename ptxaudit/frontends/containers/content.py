@@ -9,6 +9,7 @@ FATBIN_MAGIC = b"\x50\xed\x55\xba"
 ARCHIVE_MAGIC = b"!<arch>\n"
 THIN_ARCHIVE_MAGIC = b"!<thin>\n"
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
+_MLIR_BYTECODE = b"ML\xefR"
 _OTHER_PROGRAMS = (b"MZ", b"\xcf\xfa\xed\xfe", b"\xfe\xed\xfa\xcf", b"\xca\xfe\xba\xbe")
 MACHINE_OFFSET = 18
 
@@ -24,6 +25,7 @@ class Content(StrEnum):
     ARCHIVE = "archive"
     THIN_ARCHIVE = "thin archive"
     ZIP = "zip"
+    MLIR = "MLIR bytecode file"
     UNKNOWN = "unknown"
 
 
@@ -31,7 +33,8 @@ def recognise(head: bytes) -> Content:
     """Tell a file by its first ``PROBE_BYTES`` bytes.
 
     A cubin is an ELF file for machine EM_CUDA, PTX begins with ``.version`` after comments. ``PROGRAM`` is
-    an executable of another system (PE, Mach-O), which can hold the same fatbins.
+    an executable of another system (PE, Mach-O), which can hold the same fatbins, ``MLIR`` the bytecode that
+    compilers keep a compiled module in.
     """
     if head.startswith(ELF_MAGIC):
         return Content.CUBIN if elf_machine(head) == EM_CUDA else Content.HOST_ELF
@@ -47,6 +50,7 @@ _MAGICS: tuple[tuple[bytes, Content], ...] = (
     (FATBIN_MAGIC, Content.FATBIN),
     (ARCHIVE_MAGIC, Content.ARCHIVE),
     (THIN_ARCHIVE_MAGIC, Content.THIN_ARCHIVE),
+    (_MLIR_BYTECODE, Content.MLIR),
     *((magic, Content.ZIP) for magic in _ZIP_MAGICS),
     *((magic, Content.PROGRAM) for magic in _OTHER_PROGRAMS),
 )

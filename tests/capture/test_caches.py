@@ -1,0 +1,142 @@
+"""Compilers' caches by name and by folder: kernels with the launch facts that lie beside them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audit_support import KERNEL, run_cli, tiny_registry
+from container_builders import CUBIN, host_elf
+from test_metadata import DEVICE, TRITON, host, integers
+
+from ptxaudit.capture.caches import CACHE_NAMES, cache_folders
+from ptxaudit.capture.fatbins import WalkOptions
+from ptxaudit.capture.sources import find_images
+from ptxaudit.engine.image import KernelImage
+from ptxaudit.engine.launches import completed
+from ptxaudit.errors import UsageError
+from ptxaudit.ir.launch import Launch
+
+VARIABLES = {
+    "triton": "TRITON_CACHE_DIR",
+    "inductor": "TORCHINDUCTOR_CACHE_DIR",
+    "tilelang": "TILELANG_CACHE_DIR",
+    "cute": "CUTE_DSL_DUMP_DIR",
+}
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home and a temporary folder without caches."""
+    for name in (*VARIABLES.values(), "TRITON_HOME", "CUTE_DSL_CACHE_DIR", "CUTE_EXPERIMENTAL_DSL_DUMP_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("FLASH_ATTENTION_CUTE_DSL_CACHE_DIR", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("LOGNAME", "someone")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", CACHE_NAMES)
+def test_a_variable_moves_a_cache(nowhere: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    with pytest.raises(UsageError, match=f"--cache {name}: found no folder"):
+        list(cache_folders([name]))
+    (nowhere / "moved").mkdir()
+    monkeypatch.setenv(VARIABLES[name], str(nowhere / "moved"))
+    assert list(cache_folders([name])) == [str(nowhere / "moved")]
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("triton", "home/.triton/cache"),
+        ("inductor", "tmp/torchinductor_someone"),
+        ("tilelang", "home/.tilelang/cache"),
+        ("cute", "tmp/someone/cutlass_python_cache"),
+        ("cute", "tmp/someone/flash_attention_cute_dsl_cache"),
+    ],
+)
+def test_where_a_cache_is_by_itself(nowhere: Path, name: str, place: str) -> None:
+    (nowhere / place).mkdir(parents=True)
+    assert list(cache_folders([name])) == [str(nowhere / place)]
+
+
+def test_a_path_is_a_cache_and_any_other_name_is_not(nowhere: Path) -> None:
+    (nowhere / "mine").mkdir()
+    assert list(cache_folders(["mine", "not/there"])) == ["mine", "not/there"]
+    with pytest.raises(
+        UsageError, match="found 'tritn', expected one of triton, inductor, tilelang, cute, or a path"
+    ):
+        list(cache_folders(["tritn"]))
+
+
+def test_tilelang_keeps_a_cubin_twice_and_its_facts_once(tmp_path: Path) -> None:
+    entry, bare = tmp_path / "0.1/linux/kernels/8a4c", tmp_path / "0.1/cuda-binaries/fde9"
+    entry.mkdir(parents=True)
+    bare.mkdir(parents=True)
+    (entry / "device_kernel.cu").write_text(DEVICE)
+    (entry / "host_kernel.cu").write_text(host(*integers(8, 4, 256, 1, 1, 49152)))
+    (entry / "executable.so").write_bytes(host_elf({".rodata": CUBIN}))
+    (bare / "kernel.cubin").write_bytes(CUBIN)
+    first, second = find_images([str(tmp_path)], WalkOptions())
+    assert isinstance(first, KernelImage)
+    assert isinstance(second, KernelImage)
+    assert first.name == f"{entry}/executable.so!cubin at 0x40"
+    assert first.launches[0].launch.block == (256, 1, 1)
+    assert (second.name, second.launches) == (f"{bare}/kernel.cubin", ())
+
+
+def test_what_a_user_says_comes_before_what_a_cache_says() -> None:
+    said = Launch(block=(128, 1, 1), arguments={0: 1})
+    cached = Launch(block=(256, 1, 1), cluster=(2, 1, 1), dynamic_shared=64, arguments={0: 2, 1: 3})
+    assert completed(said, cached) == Launch((128, 1, 1), (2, 1, 1), None, 64, {0: 1, 1: 3})
+    assert completed(None, cached) is cached
+    assert completed(said, None) is said
+
+
+@pytest.fixture
+def run(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """The command line with a Triton cache of two entries of the same PTX, launched in two ways."""
+    registry = tiny_registry(nowhere / "patterns")
+    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
+    for number, warps in (("AA", 4), ("BB", 8)):
+        entry = nowhere / "home/.triton/cache" / number
+        entry.mkdir(parents=True)
+        (entry / "kernel.ptx").write_text(KERNEL)
+        (entry / "kernel.json").write_text(json.dumps({**TRITON, "name": "kernel", "num_warps": warps}))
+        (entry / "__grp__kernel.json").write_text('{"child_paths": {}}')
+        (entry / "kernel.ttir").write_text("module {}")
+    return lambda *arguments: run_cli(monkeypatch, *arguments)
+
+
+def test_a_triton_cache_is_audited_with_its_launches(
+    run: Callable[..., int], nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ptxaudit.engine import audit as audit_module
+
+    launches: list[Launch | None] = []
+    original = audit_module.FunctionAnalysis
+
+    def noted(function: Any, module: Any, launch: Launch | None = None) -> Any:
+        launches.append(launch)
+        return original(function, module, launch)
+
+    monkeypatch.setattr(audit_module, "FunctionAnalysis", noted)
+    assert (
+        run("audit", "--cache", "triton", "--select", "tiny-rule", "--jobs", "1", "--json", "out.json") == 0
+    )
+    report = json.loads(Path("out.json").read_text())
+    cache = nowhere / "home/.triton/cache"
+    assert [one["path"] for one in report["inputs"]] == [f"{cache}/AA/kernel.ptx", f"{cache}/BB/kernel.ptx"]
+    assert [launch and launch.block for launch in launches] == [(128, 1, 1), (256, 1, 1)]
+
+
+def test_there_must_be_something_to_audit(run: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("audit") == 2
+    assert capfd.readouterr().err == "ptxaudit: found no input, expected INPUT... or --cache\n"
+    assert run("audit", "--cache", "tilelang") == 2
+    assert run("audit", "--cache", "triton", "--list") == 0
+    assert capfd.readouterr().out.endswith("2 kernels in 0 cubins and 2 PTX texts\n")
