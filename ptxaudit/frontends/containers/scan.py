@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from ptxaudit.errors import BinaryFault
 from ptxaudit.frontends.containers.content import EM_CUDA, FATBIN_MAGIC, Content, elf_machine, first_token
+from ptxaudit.frontends.containers.fatbin import Entry, read_entries
 from ptxaudit.frontends.containers.search import find_all
 from ptxaudit.frontends.containers.streams import read_at
 from ptxaudit.frontends.sass.summary import cubin_extent
@@ -51,11 +52,13 @@ def scan(stream: BinaryIO, start: int, end: int, file: str) -> Iterator[Embedded
 
 
 def _fatbin(stream: BinaryIO, offset: int, end: int, file: str) -> Embedded | None:
+    """A fatbin whose first entry is one: programs that write fatbins have the header in their code."""
     header = read_at(stream, offset, _FATBIN_HEADER_SIZE)
     if len(header) < _FATBIN_HEADER_SIZE or not _FATBIN_HEADER.match(header):
         return None
     size = _FATBIN_HEADER_SIZE + int.from_bytes(header[8:], "little")
-    return Embedded(Content.FATBIN, offset, min(size, end - offset))
+    first = next(read_entries(stream, offset, min(offset + size, end), file), None)
+    return Embedded(Content.FATBIN, offset, min(size, end - offset)) if isinstance(first, Entry) else None
 
 
 def _cubin(stream: BinaryIO, offset: int, end: int, file: str) -> Embedded | BinaryFault | None:

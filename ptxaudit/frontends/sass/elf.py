@@ -25,7 +25,9 @@ from ptxaudit.frontends.sass.notes import (
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _EM_CUDA = 190
-_SHT_NOBITS = 8
+# Types of sections that take no bytes of the file: the general one, uninitialised global data
+# (SHT_CUDA_GLOBAL) and shared memory (SHT_CUDA_SHARED), as cubins compiled for Windows hosts have them.
+WITHOUT_CONTENT = frozenset({0, 8, 0x70000007, 0x7000000A})
 _ABI_WITH_WIDE_ARCHITECTURE = 8
 _ACCELERATED_FLAG = 0x800  # in the narrow flag layout only (ABI version 7 and earlier)
 _CODE = ".text"
@@ -91,7 +93,7 @@ def read_header(data: bytes, file: str) -> CubinHeader:
     for number in range(entries):
         position = table_offset + number * entry_size
         _, kind, _, _, offset, size, *_ = _SECTION.unpack_from(data, position)
-        if kind not in (0, _SHT_NOBITS):
+        if kind not in WITHOUT_CONTENT:
             _check_bounds(data, file, offset, size, f"section {number}")
     if fields[10]:
         _check_bounds(data, file, fields[5], fields[9] * fields[10], "the program headers")
@@ -144,7 +146,8 @@ def _elf_file(data: bytes) -> Any:
 
 def _sections(data: bytes) -> Iterator[Any]:
     for section in _elf_file(data).iter_sections():
-        if section["sh_type"] not in ("SHT_NULL", "SHT_NOBITS"):
+        # Types that pyelftools has names for are those of the general ABI.
+        if section["sh_type"] not in ("SHT_NULL", "SHT_NOBITS", *WITHOUT_CONTENT):
             yield section
 
 

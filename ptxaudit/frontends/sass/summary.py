@@ -10,14 +10,13 @@ from dataclasses import dataclass
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import BinaryFault
-from ptxaudit.frontends.sass.elf import read_header
+from ptxaudit.frontends.sass.elf import WITHOUT_CONTENT, read_header
 from ptxaudit.frontends.sass.notes import COMPATIBILITY, TOOLKIT_NOTE, target_suffix, toolkit_note
 
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _SHT_SYMTAB = 2
-_SHT_NOBITS = 8
 _STT_FUNC = 2
 _STO_CUDA_ENTRY = 0x10
 _SHN_UNDEF = 0
@@ -73,7 +72,7 @@ def cubin_extent(read: Callable[[int, int], bytes], most: int) -> int | None:
         return None
     content = read(table, entry_size * entries)
     for _, kind, _, _, offset, size, *_ in SECTION.iter_unpack(content[: entries * SECTION.size]):
-        if kind not in (0, _SHT_NOBITS):
+        if kind not in WITHOUT_CONTENT:
             ends.append(offset + size)
     extent = max(ends)
     return extent if extent <= most else None
@@ -108,7 +107,7 @@ def _functions(data: bytes, sections: list[_Section], file: str) -> Iterator[tup
 
 
 def _content(data: bytes, section: _Section | None) -> bytes:
-    if section is None or section.kind == _SHT_NOBITS:
+    if section is None or section.kind in WITHOUT_CONTENT:
         return b""
     return data[section.offset : section.offset + section.size]
 
