@@ -59,6 +59,10 @@ _POLL = "poll"
 _MOST_IDLE_ROUNDS = 4
 
 
+def _leaves(event: ev.Event) -> bool:
+    return isinstance(event, ev.Transfer) and event.kind is not ev.TransferKind.CALL
+
+
 def _polls(fragment: Fragment) -> bool:
     return fragment.waiting is not None and fragment.waiting.key[0] == _POLL
 
@@ -482,7 +486,7 @@ class Machine:
             if instruction.guard.negated:
                 guard = self.domain.negate(guard)
             if operation.events and not isinstance(guard, bool | np.ndarray):
-                guard, may = self._settle_guard(fragment, guard, instruction.index)
+                guard, may = self._settle_guard(fragment, guard, operation)
             if isinstance(guard, bool):
                 if not guard:
                     return True
@@ -520,12 +524,16 @@ class Machine:
     def _consume(self, fragment: Fragment, active: Flags, operation: Operation) -> None:
         self.execution.entries.append(Consumption(fragment.warp, lane_bits(active), operation.consumes))
 
-    def _settle_guard(self, fragment: Fragment, guard: Truth, site: int) -> tuple[Truth, bool]:
+    def _settle_guard(self, fragment: Fragment, guard: Truth, operation: Operation) -> tuple[Truth, bool]:
         """An unknown guard of an instruction with effects: decided where lanes agree, else *may*.
 
         It is taken to hold while the loop around it is to go on: guards of software-pipelined loops say
-        whether there is another iteration.
+        whether there is another iteration. Whether lanes leave the kernel is decided as a branch would be,
+        and they stay as long: what follows is what matters.
         """
+        site = operation.instruction.index
+        if any(map(_leaves, operation.events)):
+            return self._by_lanes(fragment, guard, lambda: not self._goes_on(fragment), site), False
         known = self.decisions.resolve(guard, lambda: self._goes_on(fragment), site)
         return (True, True) if known is None else (known, False)
 
