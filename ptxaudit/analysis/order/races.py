@@ -248,7 +248,8 @@ class RaceFinder:
         key = (first.instruction.index, second.instruction.index)
         alike = earlier.component == later.component and not _unordered_copies(earlier, later)
         same = first is second or alike
-        if same or key in self.races or _morally_strong(earlier, later):
+        known = self.races.get(key)
+        if same or _settles(known, earlier, later) or _morally_strong(earlier, later):
             return
         if _allocates_or_frees(earlier, later):
             return
@@ -260,13 +261,15 @@ class RaceFinder:
             self._compare_fences(key, earlier, later, footprint)
             return
         other = _sized(earlier)
-        if not _touches(other, footprint):
+        if (known is not None and link is not Link.NONE) or not _touches(other, footprint):
             return
         overwrites = link in (Link.IN_FLIGHT, Link.NONE)
         turned = first is later.step or (overwrites and _reads_for_wgmma(later.step))
         pair = (later, earlier) if turned else (earlier, later)
         race = Race(*pair, link, execution=self.execution)
         race.certain = _touches(_sure(other), _sure(footprint)) and not (first.may or second.may)
+        if known is not None and known.certain > race.certain:
+            return
         if link is Link.NOT_VISIBLE:
             race.failed = self._failed_link(earlier, later.agent)
         if link is Link.PROXY_BY_OTHER:
@@ -438,6 +441,13 @@ def _unordered_copies(earlier: Moment, later: Moment) -> bool:
     events = earlier.step.event, later.step.event
     copies = all(isinstance(event, ev.Access) and event.completion in groups for event in events)
     return copies and earlier.footprint.certain and later.footprint.certain
+
+
+def _settles(known: Race | None, earlier: Moment, later: Moment) -> bool:
+    """Whether the race of a pair of instructions stands: one within a warp gives way to one of two warps."""
+    if known is None:
+        return False
+    return known.first.agent.warp != known.second.agent.warp or earlier.agent.warp == later.agent.warp
 
 
 def _program_place(step: Step) -> tuple[int, int]:
