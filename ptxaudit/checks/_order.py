@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
-from ptxaudit.analysis.order.knowledge import Moment
+from ptxaudit.analysis.order.knowledge import FailedLink, Moment
 from ptxaudit.analysis.order.races import Alias, Link, Race
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.ir import events as ev
@@ -40,12 +40,17 @@ def outcome(
     if not applicable or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
+    return outcome_of(report, find(report))
+
+
+def outcome_of(report: OrderReport, found: Iterable[Violation], undecided: str | None = None) -> Outcome:
+    """The outcome for the violations of a report; ``undecided`` is what the check itself left open."""
     unique: dict[int, Violation] = {}
-    for violation in find(report):
+    for violation in found:
         known = unique.get(violation.primary.index)
         if known is None or _is_doubtful(known):
             unique[violation.primary.index] = violation
-    reason = incomplete(report)
+    reason = incomplete(report) or undecided
     if reason is None and any(map(_is_doubtful, unique.values())):
         reason = DOUBTFUL
     return Outcome.of(list(unique.values()), reason)
@@ -228,6 +233,12 @@ def is_wgmma_read(moment: Moment) -> bool:
     """Whether an access is the read of shared memory by an asynchronous wgmma."""
     event = moment.step.event
     return isinstance(event, ev.Access) and event.completion is ev.Completion.WGMMA_GROUP
+
+
+def hands_over_nothing(failed: FailedLink) -> bool:
+    """A cluster barrier that hands over nothing, or an arrive of the same CTA: no rule on scopes."""
+    last = failed.contribution.steps[-1].event
+    return failed.reason == "arrive-relaxed" and not isinstance(last, ev.MbarrierArrive)
 
 
 def races_of(report: OrderReport, *links: Link) -> list[Race]:

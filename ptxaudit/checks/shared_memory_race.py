@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
-from ptxaudit.analysis.order.knowledge import FailedLink, Moment
+from ptxaudit.analysis.order.knowledge import Moment
 from ptxaudit.analysis.order.races import Link, Race
-from ptxaudit.checks._order import is_wgmma_read, outcome, place, violation
+from ptxaudit.checks._order import hands_over_nothing, is_wgmma_read, outcome, place, violation
 from ptxaudit.checks._wgmma import reads_before_arrival, reads_pending_copy
 from ptxaudit.checks.elected_arrive_without_syncwarp import hands_on
 from ptxaudit.ir import events as ev
@@ -59,7 +59,7 @@ def _has_its_own_rule(race: Race) -> bool:
     if race.link is Link.NOT_VISIBLE and hands_on(race) is not None:
         return True  # elected-arrive-without-syncwarp
     if race.link is Link.NOT_VISIBLE:
-        return race.failed is not None and not _is_barrier_failure(race.failed)
+        return race.failed is not None and not hands_over_nothing(race.failed)
     if race.link is Link.WARP and hands_on(race) is not None:
         return True  # elected-arrive-without-syncwarp
     if race.link not in (Link.NONE, Link.IN_FLIGHT, Link.WARP):
@@ -73,12 +73,6 @@ def _has_its_own_rule(race: Race) -> bool:
 
 # Their rules are those on commit groups: what is pending until a group wait.
 _GROUPS = (ev.Completion.ASYNC_GROUP, ev.Completion.BULK_GROUP)
-
-
-def _is_barrier_failure(failed: FailedLink) -> bool:
-    """A cluster barrier that hands over nothing, or an arrive of the same CTA: no rule on scopes."""
-    last = failed.contribution.steps[-1].event
-    return failed.reason == "arrive-relaxed" and not isinstance(last, ev.MbarrierArrive)
 
 
 def _completion(moment: Moment) -> ev.Completion | None:

@@ -374,8 +374,8 @@ def _counted(analysis: FunctionAnalysis) -> dict[str, int]:
 
 
 def _assumptions(analysis: FunctionAnalysis) -> tuple[str, ...]:
-    """What the order report of a function rests on; nothing when no rule asked for it."""
-    if analysis.known("order") is None:
+    """What the order reports of a function rest on; nothing when no rule asked for one."""
+    if analysis.known("order") is None and analysis.known("global order") is None:
         return ()
     # Where no rule asked, the order engine need not even be loaded.
     from ptxaudit.analysis.order.explore import assumptions_of

@@ -24,13 +24,15 @@ from ptxaudit.analysis.order.flags import flag_loops
 from ptxaudit.analysis.order.gaps import Gap
 from ptxaudit.analysis.order.launches import Start, first_launch, shows_something
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
-from ptxaudit.analysis.order.program import Program, compile_program
+from ptxaudit.analysis.order.program import Program, compile_program, hands_over_to_other_ctas
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
 from ptxaudit.analysis.order.shapes import other_shapes, shape_assumptions
 from ptxaudit.analysis.order.trace import Execution, Step, Stuck
 from ptxaudit.ir import events as ev
 
 _MOST_TURNS = 32
+# The second exploration, for global memory alone, turns fewer.
+_GLOBAL_TURNS = 12
 # The first launch under both schedules; what is turned after that may not be possible.
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
@@ -86,14 +88,28 @@ def order_of(analysis: FunctionAnalysis) -> OrderReport:
     return analysis.memo("order", lambda: explore(analysis, Limits()))
 
 
+def global_order_of(analysis: FunctionAnalysis) -> OrderReport:
+    """The order report of a function with every access to global memory in it, computed once."""
+    if hands_over_to_other_ctas(analysis):
+        return order_of(analysis)
+    limits = Limits(turns=_GLOBAL_TURNS)
+    return analysis.memo("global order", lambda: explore(analysis, limits, with_global=True))
+
+
 def assumptions_of(analysis: FunctionAnalysis) -> tuple[str, ...]:
-    """What the order report of a function rests on; nothing when no check asked for it."""
-    report = analysis.known("order")
-    return () if report is None else tuple(report.assumptions)
+    """What the order reports of a function rest on; nothing when no check asked for one."""
+    found: list[str] = []
+    for name in ("order", "global order"):
+        report = analysis.known(name)
+        _extend(found, () if report is None else report.assumptions)
+    return tuple(found)
 
 
-def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
-    """Execute a function under every launch, decision and schedule that the limits allow."""
+def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = False) -> OrderReport:
+    """Execute a function under every launch, decision and schedule that the limits allow.
+
+    ``with_global`` follows every access to global memory, whether or not CTAs hand it to each other.
+    """
     report = OrderReport()
     deadline = process_time() + limits.seconds
     effect, callee = call_effects(analysis)
@@ -102,7 +118,7 @@ def explore(analysis: FunctionAnalysis, limits: Limits) -> OrderReport:
         return report
     if effect is CallEffect.MEMORY:
         report.reason = f"the call of {callee} may access shared memory, and calls are not followed"
-    program = compile_program(analysis)
+    program = compile_program(analysis, with_global)
     if not any(block.operations for block in program.blocks):
         return report
     start = first_launch(program, limits.operations, deadline)

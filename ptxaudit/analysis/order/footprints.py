@@ -52,12 +52,14 @@ def attach(
     if isinstance(value, Affine):
         far = int(np.min(value.offset)) >= SHARED_WINDOW // 2
         if event.space is ev.StateSpace.GLOBAL or (event.space is ev.StateSpace.GENERIC and not far):
+            step.pointers = frozenset(atom.identity for atom, factor in value.terms if factor == 1)
             step.footprint = _symbolic(value, _size(machine, fragment, event), active)
         else:
             step.unresolved = "the address in shared memory"
         return
     outside = event.space is ev.StateSpace.GENERIC and not is_shared_generic(int(as_lanes(value)[0]))
     if outside or event.space is ev.StateSpace.GLOBAL:
+        step.pointers = frozenset()
         return
     size = _size(machine, fragment, event)
     if isinstance(value, int):

@@ -104,15 +104,16 @@ class Program:
     weight: list[int] = field(default_factory=list)
 
 
-def compile_program(analysis: FunctionAnalysis) -> Program:
-    """The executable slice of a function."""
+def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Program:
+    """The executable slice of a function; ``with_global`` takes in every access to global memory."""
     function = analysis.function
     graph = analysis.graph
-    seeds = _seeds(analysis, stored_values=False)
+    outer = with_global or hands_over_to_other_ctas(analysis)
+    seeds = _seeds(analysis, outer, stored_values=False)
     cut = _sourceless(analysis)
     kept = synchronisation_slice(graph, seeds, cut)
     if _reads_shared_values(analysis, cut | seeds, kept):
-        seeds = _seeds(analysis, stored_values=True)
+        seeds = _seeds(analysis, outer, stored_values=True)
         kept = synchronisation_slice(graph, seeds, cut)
     needed = _needed_registers(analysis, cut | seeds, kept)
     uses = _tensor_load_uses(analysis)
@@ -143,10 +144,11 @@ def compile_program(analysis: FunctionAnalysis) -> Program:
     return Program(analysis, blocks, joins, kept, _weights(blocks))
 
 
-def _seeds(analysis: FunctionAnalysis, stored_values: bool) -> dict[int, tuple[Register, ...]]:
+def _seeds(
+    analysis: FunctionAnalysis, outer: bool, stored_values: bool
+) -> dict[int, tuple[Register, ...]]:
     """The instructions whose events matter, with the registers that those events depend on."""
     seeds: dict[int, tuple[Register, ...]] = {}
-    outer = _hands_over_to_other_ctas(analysis)
     for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
         relevant = [event for event in events if _is_seed(event, outer)]
         if not relevant and not _is_guarded_exit(instruction, events):
@@ -300,7 +302,7 @@ def _reads_shared_values(
     )
 
 
-def _hands_over_to_other_ctas(analysis: FunctionAnalysis) -> bool:
+def hands_over_to_other_ctas(analysis: FunctionAnalysis) -> bool:
     """Whether anything in the function could make global memory matter to the order of CTAs.
 
     Weak accesses to global memory are left out of the slice otherwise: CTAs that do not synchronise

@@ -55,6 +55,8 @@ class Step:
     the instruction before. ``may`` tells that it ran under a condition that varies by lane in a way that
     the analysis does not know. ``key``, ``phase`` and ``count`` belong to barrier operations: an arrive
     counted for ``phase``, a successful wait observed it; ``threads`` is the count a CTA barrier names.
+    ``pointers`` are, for an access to global memory, the unknown quantities that its address adds unscaled:
+    one of them is the pointer. It is empty where none is left, and ``None`` for all other steps.
     """
 
     number: int
@@ -72,6 +74,7 @@ class Step:
     footprint: Footprint | None = None
     operation: AsyncOperation | None = None
     unresolved: str | None = None
+    pointers: frozenset[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
