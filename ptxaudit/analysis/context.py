@@ -1,6 +1,6 @@
 """Everything that checks ask about one function, computed once and when first asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -33,6 +33,12 @@ class FunctionAnalysis:
     def known(self, name: str) -> Any:
         """The result of a further analysis if it was asked for, else ``None``."""
         return self._memo.get(name)
+
+    def with_events(self, changed: "Mapping[int, tuple[Event, ...]]") -> "FunctionAnalysis":
+        """An analysis of the same function in which some instructions, by index, have other events."""
+        other = FunctionAnalysis(self.function, self.module, self.launch)
+        other.events = tuple(changed.get(index, events) for index, events in enumerate(self.events))
+        return other
 
     @cached_property
     def graph(self) -> ControlFlowGraph:

@@ -221,6 +221,15 @@ def group_flow(
     return analysis.memo(name, lambda: GroupFlow(analysis, kind, doubt, sources_only))
 
 
+def finds_nothing_pending(analysis: FunctionAnalysis, index: int, wait: GroupWait) -> bool:
+    """Whether nothing that a wait for commit groups waits for can be pending when it is executed."""
+    flow = group_flow(analysis, wait.kind, Doubt.LINGERS, wait.read_only)
+    if analysis.function.block_of(index).id not in (flow.reached or analysis.graph.reachable):
+        return False
+    keep = 0 if wait.depth is None else (2 << wait.depth) - 1
+    return not any(mask & ~keep for mask in flow.before(index).values())
+
+
 def ages(mask: int) -> tuple[int, ...]:
     """The ages of a mask, least first."""
     return tuple(age for age in range(mask.bit_length()) if mask >> age & 1)

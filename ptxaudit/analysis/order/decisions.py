@@ -7,7 +7,7 @@ two sums that are related in a way that is not linear (a product, a rounding) ma
 that no launch can give; a run in which that leaves a warp stuck is not used as evidence.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -61,7 +61,7 @@ class Decisions:
     """
 
     def __init__(
-        self, domain: Domain, forced: dict[int, bool] | None = None, against_data: bool = False
+        self, domain: Domain, forced: Mapping[int, bool] | None = None, against_data: bool = False
     ) -> None:
         self._domain = domain
         self._against_data = against_data

@@ -59,8 +59,11 @@ def arrive(here: Executing, event: ev.MbarrierArrive) -> None:
     if keys is None:
         here.step(event).unresolved = _ADDRESS
         return
-    if event.multicast:
-        keys = here.in_every_cta(keys)
+    arrive_at(here, event, here.in_every_cta(keys) if event.multicast else keys)
+
+
+def arrive_at(here: Executing, event: ev.MbarrierArrive, keys: list[tuple[BarrierKey, int]]) -> None:
+    """An arrival at given barriers, with the number of lanes for each."""
     count = 1 if event.count is None else here.common(event.count)
     for key, lanes in keys:
         state = _mbarrier(here.machine, key)

@@ -40,9 +40,24 @@ _TURNED_OPERATIONS = 50_000
 _Shown = TypeVar("_Shown", Race, Gap, Alias)
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What an execution was made from: :class:`Machine`'s arguments but for the program."""
+
+    shape: LaunchShape
+    bounds: Bounds
+    forced: Mapping[int, bool] | None = None
+    last_first: bool = False
+    sample: int | None = None
+
+    def machine(self, program: Program) -> Machine:
+        """A machine that has yet to run."""
+        return Machine(program, self.shape, self.bounds, self.forced, self.last_first, self.sample)
+
+
 @dataclass(slots=True)
 class OrderReport:
-    """What the explored executions of a function showed.
+    """What the explored executions of a function showed; ``runs`` are what each was made from.
 
     ``races`` and ``aliases`` hold one entry a pair of instructions. ``reason`` says why the answer is
     incomplete, or is ``None``; ``assumptions`` are what all of it rests on. ``deadlock`` are the warps that
@@ -53,6 +68,7 @@ class OrderReport:
 
     shape: LaunchShape | None = None
     executions: list[Execution] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     aliases: list[Alias] = field(default_factory=list)
     unfenced: list[Race] = field(default_factory=list)
@@ -125,20 +141,24 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
     if start is None:
         return report
     first = start.first
-    _take_up(program, report, start)
+    run = Run(first.shape, first.bounds, sample=first.sample)
+    _take_up(program, report, start, run)
     if first.execution.limits:
         return report
-    _look_at(report, Machine(program, first.shape, first.bounds, None, True, first.sample).run())
+    reverse = replace(run, last_first=True)
+    _look_at(report, reverse, reverse.machine(program).run())
     if start.hanging is not None:
         value = f"32-bit parameters and the grid size are {start.hanging.sample} (first CTA)"
         _extend(report.assumptions, (f"a launch was looked at, too, whose {value}",))
-        _look_at(report, start.hanging.execution)
+        hanging = Run(start.hanging.shape, start.hanging.bounds, sample=start.hanging.sample)
+        _look_at(report, hanging, start.hanging.execution)
         if not shows_something(start.hanging.execution):  # the kernel's data decide, and it hangs either way
             _note_deadlock(report, start.hanging.execution)
     for shape in other_shapes(program, first.shape):
-        larger = Machine(program, shape, first.bounds, None, False, first.sample).run()
+        other = replace(run, shape=shape)
+        larger = other.machine(program).run()
         if larger.complete:
-            _look_at(report, larger, doubtful=True)
+            _look_at(report, other, larger, doubtful=True)
     for forced in _turned(
         first.shortest, report, limits, flag_loops(program).exits, _table_sizes(program)
     ):
@@ -146,11 +166,12 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
             report.reason = report.reason or f"stopped after {limits.seconds:.0f} s"
             break
         bounds = Bounds(_TURNED_OPERATIONS + 4 * first.shortest.operations)
-        _look_at(report, Machine(program, first.shape, bounds, forced, False, first.sample).run())
+        turned = replace(run, bounds=bounds, forced=forced)
+        _look_at(report, turned, turned.machine(program).run())
     return report
 
 
-def _take_up(program: Program, report: OrderReport, start: Start) -> None:
+def _take_up(program: Program, report: OrderReport, start: Start, run: Run) -> None:
     """Say in the report which launch is explored and what it rests on, and look at it."""
     first = start.first
     report.shape = first.shape
@@ -164,7 +185,7 @@ def _take_up(program: Program, report: OrderReport, start: Start) -> None:
         report.reason = f"no execution ran to its end: a warp stays at {place} ({stuck.instruction.text})"
     elif first.execution.limits:
         report.reason = first.execution.limits[0]
-    _look_at(report, first.execution)
+    _look_at(report, run, first.execution)
 
 
 def _note_deadlock(report: OrderReport, execution: Execution) -> None:
@@ -212,7 +233,7 @@ def _turned(
             yield {**forced, **skipped, ordinal + target: True}
 
 
-def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) -> None:
+def _look_at(report: OrderReport, run: Run, execution: Execution, doubtful: bool = False) -> None:
     """Add what one execution shows to the report; ``doubtful`` for a launch that may never be.
 
     One that did not run to its end shows something only if its decisions are certain to be possible:
@@ -220,6 +241,7 @@ def _look_at(report: OrderReport, execution: Execution, doubtful: bool = False) 
     shows everything in doubt only.
     """
     report.executions.append(execution)
+    report.runs.append(run)
     _extend(report.assumptions, execution.assumptions)
     if not execution.complete and not shows_something(execution):
         report.stuck_if_possible |= bool(execution.stuck)

@@ -121,7 +121,7 @@ class Machine:
         program: Program,
         shape: LaunchShape,
         bounds: Bounds,
-        forced: dict[int, bool] | None = None,
+        forced: Mapping[int, bool] | None = None,
         last_first: bool = False,
         sample: int | None = None,
         against_data: bool = False,
@@ -514,12 +514,16 @@ class Machine:
         self.visits[fragment.warp, instruction.index] += 1
         here = Executing(self, fragment, operation, active, may)
         for event in operation.events:
-            outcome = effects.apply(here, event)
+            outcome = self.apply(here, event)
             if outcome is Progress.WAIT:
                 return False
             if outcome is Progress.ENDED:
                 return bool(fragment.mask.any())
         return True
+
+    def apply(self, here: Executing, event: ev.Event) -> Progress:
+        """What an event does when it is executed."""
+        return effects.apply(here, event)
 
     def _consume(self, fragment: Fragment, active: Flags, operation: Operation) -> None:
         self.execution.entries.append(Consumption(fragment.warp, lane_bits(active), operation.consumes))
