@@ -7,6 +7,7 @@ does to barriers and memory) and ``decisions`` (undecided conditions), ``trace``
 ``races`` and ``gaps`` (conflicting accesses that nothing orders, phases that may be another, other order
 that is lacking), ``explore`` (which executions are looked at, and what the answers rest on) with
 ``shapes`` and ``rings`` (launches, and how long loops run). ``roles`` names the warps that act alike.
+``whatif``, ``rounds`` and ``lagged`` ask whether a kernel stays ordered with less synchronisation.
 Weak accesses to global memory are in the slice where CTAs hand it to each other; a second exploration
 (``global_order_of``) takes them in elsewhere, so that their conditions count for no other question.
 

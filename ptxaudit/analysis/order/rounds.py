@@ -24,8 +24,8 @@ from ptxaudit.analysis.order.whatif import Weakening, dispensable, shows_nothing
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
 
-# Iterations of loops whose trip count is not known; the greater is for rings of up to seven stages.
-_ITERATIONS = (7, 15)
+# Iterations of loops whose trip count is not known; the greater is for rings of up to eight stages.
+_ITERATIONS = (7, 17)
 # Times that a loop is entered again before it is taken to show what its iterations do to each other.
 _LEAST_ROUNDS = 2
 _MOST_OPERATIONS = 120_000
