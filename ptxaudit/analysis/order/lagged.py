@@ -26,7 +26,7 @@ from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
 
 # Operations of all runs together; more are not executed again for one question.
-MOST_OPERATIONS = 400_000
+MOST_OPERATIONS = 150_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,10 +25,11 @@ from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
 
 # Iterations of loops whose trip count is not known; the greater is for rings of up to eight stages.
-_ITERATIONS = (7, 17)
+_ITERATIONS = (9, 17)
 # Times that a loop is entered again before it is taken to show what its iterations do to each other.
 _LEAST_ROUNDS = 2
-_MOST_OPERATIONS = 120_000
+# A longer run may take as many operations as the exploration took in all, or so many.
+_LEAST_OPERATIONS = 6_000
 _Unit = TypeVar("_Unit")
 
 
@@ -136,7 +137,9 @@ def _with_longer_runs(
 def _longer(analysis: FunctionAnalysis, report: OrderReport, iterations: int) -> OrderReport | None:
     run = report.runs[0]
     known: Mapping[int, int] = run.bounds.iterations or {}
-    bounds = Bounds(_MOST_OPERATIONS, iterations, {loop: max(n, iterations) for loop, n in known.items()})
+    explored = sum(execution.operations for execution in report.executions)
+    operations = max(_LEAST_OPERATIONS, explored)
+    bounds = Bounds(operations, iterations, {loop: max(n, iterations) for loop, n in known.items()})
     longer = replace(run, bounds=bounds)
     key = f"run of {iterations} iterations"
     execution = analysis.memo(key, lambda: longer.machine(compile_program(analysis)).run())

@@ -41,7 +41,7 @@ _Unit = TypeVar("_Unit")
 # What may be walked for the answers of one rule: some entries whatever the exploration took, else a multiple
 # of what it walked. One time of these is the last look at every execution.
 _LEAST_ENTRIES = 10_000
-_SHARE = 1.25
+_SHARE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
