@@ -50,8 +50,8 @@ from ptxaudit.isa.ptx.events_common import (
     spaces_of,
 )
 from ptxaudit.isa.ptx.forms import InstructionForm
+from ptxaudit.isa.shared_events import work_request
 
-_CANCEL_RESPONSE_BYTES = 16
 _TENSORMAP_BYTES = 128
 
 
@@ -286,23 +286,10 @@ def _tensormap_copy(form: InstructionForm, architecture: Architecture) -> Loweri
 
 def _try_cancel(form: InstructionForm, architecture: Architecture) -> Lowering:
     multicast = any(m.startswith("multicast::cluster") for m in form.modifiers)
-    size = Immediate(_CANCEL_RESPONSE_BYTES)
 
     def lower(operands: tuple[Operand, ...]) -> Events:
         address, barrier = operands
-        write = Access(
-            AccessKind.WRITE,
-            StateSpace.SHARED,
-            address,
-            _CANCEL_RESPONSE_BYTES,
-            proxy=Proxy.ASYNC,
-            completion=Completion.MBARRIER,
-            barrier=barrier,
-            multicast=multicast,
-            operation="try_cancel",
-        )
-        complete = MbarrierCompleteTx(barrier, StateSpace.SHARED, size, Scope.CLUSTER, Proxy.ASYNC, multicast)
-        return (write, complete)
+        return work_request(address, barrier, multicast)
 
     return lower
 

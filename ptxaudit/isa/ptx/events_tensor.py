@@ -9,12 +9,10 @@ from ptxaudit.arch import Architecture
 from ptxaudit.ir.events import (
     Access,
     AccessKind,
-    Addressing,
     ArriveSource,
     Completion,
     MatrixOperand,
     MbarrierArrive,
-    Proxy,
     Scope,
     Semantics,
     StateSpace,
@@ -33,40 +31,9 @@ from ptxaudit.isa.ptx.events_common import (
     space_of,
 )
 from ptxaudit.isa.ptx.forms import InstructionForm
+from ptxaudit.isa.shared_events import DEPTH_BYTES, WARPGROUP_ROWS, descriptor_read, tensor_access
 
 _PAIR = "cta_group::2"
-
-
-# Every wgmma and tcgen05.mma kind takes 32 bytes of K of a dense operand (PTX ISA 9.7.15.2, 9.7.16.2.1).
-_DEPTH_BYTES = 32
-
-
-def _descriptor_read(
-    operand: Operand, completion: Completion, matrix: MatrixOperand | None = None
-) -> Access:
-    return Access(
-        AccessKind.READ,
-        StateSpace.SHARED,
-        operand,
-        None,
-        proxy=Proxy.ASYNC,
-        completion=completion,
-        addressing=Addressing.MATRIX_DESCRIPTOR,
-        matrix=matrix,
-    )
-
-
-def _tensor_access(kind: AccessKind, operand: Operand, completion: Completion) -> Access:
-    proxy = Proxy.ASYNC if completion is Completion.TCGEN05_COMMIT else Proxy.GENERIC
-    return Access(
-        kind,
-        StateSpace.TENSOR,
-        operand,
-        None,
-        proxy=proxy,
-        completion=completion,
-        addressing=Addressing.TENSOR_MEMORY,
-    )
 
 
 def _wgmma_fence(form: InstructionForm, architecture: Architecture) -> Lowering:
@@ -86,13 +53,13 @@ def _wgmma(form: InstructionForm, architecture: Architecture) -> Lowering:
         a_in_registers = isinstance(a, Vector)
         turned = [bool(value) for value in immediates[-1 if a_in_registers else -2 :]]
         a_turned, b_turned = (turned[0], turned[-1]) if transposable and turned else (False, False)
-        b_matrix = MatrixOperand("b", columns, _DEPTH_BYTES, b_turned)
-        b_read = _descriptor_read(b, Completion.WGMMA_GROUP, b_matrix)
+        b_matrix = MatrixOperand("b", columns, DEPTH_BYTES, b_turned)
+        b_read = descriptor_read(b, Completion.WGMMA_GROUP, b_matrix)
         # A in registers is a vector of fragments, A in shared memory a descriptor (PTX ISA 9.7.15.5).
         if a_in_registers:
             return (WgmmaIssue(accumulators, registers_in(a), shape), b_read)
-        a_matrix = MatrixOperand("a", 64, _DEPTH_BYTES, a_turned)
-        a_read = _descriptor_read(a, Completion.WGMMA_GROUP, a_matrix)
+        a_matrix = MatrixOperand("a", WARPGROUP_ROWS, DEPTH_BYTES, a_turned)
+        a_read = descriptor_read(a, Completion.WGMMA_GROUP, a_matrix)
         return (WgmmaIssue(accumulators, (), shape), a_read, b_read)
 
     return lower
@@ -134,7 +101,7 @@ def _load(form: InstructionForm, architecture: Architecture) -> Lowering:
             registers += registers_in(destination)
         return (
             TensorOperation(TensorAction.LOAD, False, address, registers=registers),
-            _tensor_access(AccessKind.READ, address, Completion.TCGEN05_WAIT),
+            tensor_access(AccessKind.READ, address, Completion.TCGEN05_WAIT),
         )
 
     return lower
@@ -145,7 +112,7 @@ def _store(form: InstructionForm, architecture: Architecture) -> Lowering:
         address = operands[first_memory(operands)]
         return (
             TensorOperation(TensorAction.STORE, False, address, registers=registers_in(operands[-1])),
-            _tensor_access(AccessKind.WRITE, address, Completion.TCGEN05_WAIT),
+            tensor_access(AccessKind.WRITE, address, Completion.TCGEN05_WAIT),
         )
 
     return lower
@@ -158,8 +125,8 @@ def _copy(form: InstructionForm, architecture: Architecture) -> Lowering:
         address, descriptor = operands
         return (
             TensorOperation(TensorAction.COPY, pair, address),
-            _descriptor_read(descriptor, Completion.TCGEN05_COMMIT),
-            _tensor_access(AccessKind.WRITE, address, Completion.TCGEN05_COMMIT),
+            descriptor_read(descriptor, Completion.TCGEN05_COMMIT),
+            tensor_access(AccessKind.WRITE, address, Completion.TCGEN05_COMMIT),
         )
 
     return lower
@@ -169,7 +136,7 @@ def _shift(form: InstructionForm, architecture: Architecture) -> Lowering:
     pair = _PAIR in form.modifiers
     return lambda operands: (
         TensorOperation(TensorAction.SHIFT, pair, operands[0]),
-        _tensor_access(AccessKind.UPDATE, operands[0], Completion.TCGEN05_COMMIT),
+        tensor_access(AccessKind.UPDATE, operands[0], Completion.TCGEN05_COMMIT),
     )
 
 
@@ -186,16 +153,16 @@ def _mma(form: InstructionForm, architecture: Architecture) -> Lowering:
         # The instruction descriptor is the first operand behind B that is no bracket (9.7.16.10.9).
         shape = next((operand for operand in operands[3:] if not isinstance(operand, Memory)), None)
         if isinstance(a, Memory):
-            a_read = _tensor_access(AccessKind.READ, a, commit)
+            a_read = tensor_access(AccessKind.READ, a, commit)
         else:
-            a_read = _descriptor_read(a, commit, MatrixOperand("a", None, _DEPTH_BYTES, None, shape, pair))
-        others = [_tensor_access(AccessKind.READ, o, commit) for o in operands[3:] if isinstance(o, Memory)]
+            a_read = descriptor_read(a, commit, MatrixOperand("a", None, DEPTH_BYTES, None, shape, pair))
+        others = [tensor_access(AccessKind.READ, o, commit) for o in operands[3:] if isinstance(o, Memory)]
         return (
             TensorOperation(TensorAction.MMA, pair, d),
             a_read,
-            _descriptor_read(b, commit, MatrixOperand("b", None, _DEPTH_BYTES, None, shape, pair)),
+            descriptor_read(b, commit, MatrixOperand("b", None, DEPTH_BYTES, None, shape, pair)),
             *others,
-            _tensor_access(AccessKind.UPDATE, d, commit),
+            tensor_access(AccessKind.UPDATE, d, commit),
         )
 
     return lower

@@ -48,11 +48,6 @@ def parity(word: Value) -> Value:
     return word >> _PHASE_BIT & 1 if isinstance(word, int) else word
 
 
-def phase_word(phase: int) -> int:
-    """The upper word of the state that an arrive in a phase returns."""
-    return (phase & 1) << _PHASE_BIT
-
-
 def bulk_bytes(word: Value) -> Value:
     """The size of a bulk copy in bytes."""
     return (word & _SIZE_BITS) * _SIZE_UNIT if isinstance(word, int) else word

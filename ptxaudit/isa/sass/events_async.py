@@ -35,8 +35,8 @@ from ptxaudit.isa.sass.events_common import (
     semantics_of,
     size_of,
 )
+from ptxaudit.isa.shared_events import work_request
 
-_CANCEL_RESPONSE_BYTES = 16
 _OPERATIONS = frozenset({"ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"})
 _MULTICAST = frozenset({"MULTICAST", "BROADCAST"})
 
@@ -197,22 +197,7 @@ def _shared_fill(parts: Sequence[str], instruction: Instruction, surroundings: S
 
 def _try_cancel(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
     """``UGETNEXTWORKID [response], [mbarrier]``."""
-    response, barrier = address(instruction), address(instruction, 1)
-    multicast = not _MULTICAST.isdisjoint(parts)
-    size = Immediate(_CANCEL_RESPONSE_BYTES)
-    write = Access(
-        AccessKind.WRITE,
-        StateSpace.SHARED,
-        response,
-        _CANCEL_RESPONSE_BYTES,
-        proxy=Proxy.ASYNC,
-        completion=Completion.MBARRIER,
-        barrier=barrier,
-        multicast=multicast,
-        operation="try_cancel",
-    )
-    complete = MbarrierCompleteTx(barrier, StateSpace.SHARED, size, Scope.CLUSTER, Proxy.ASYNC, multicast)
-    return (write, complete)
+    return work_request(address(instruction), address(instruction, 1), not _MULTICAST.isdisjoint(parts))
 
 
 LOWERINGS: dict[str, Lowering] = {

@@ -9,16 +9,13 @@ import re
 from collections.abc import Sequence
 
 from ptxaudit.ir.events import (
-    Access,
     AccessKind,
-    Addressing,
     ArriveSource,
     Completion,
     GroupCommit,
     GroupKind,
     MatrixOperand,
     MbarrierArrive,
-    Proxy,
     Scope,
     Semantics,
     StateSpace,
@@ -27,7 +24,7 @@ from ptxaudit.ir.events import (
     WgmmaIssue,
 )
 from ptxaudit.ir.instruction import Instruction
-from ptxaudit.ir.operands import Memory, Opaque, Operand, Register
+from ptxaudit.ir.operands import Memory, Opaque, Register
 from ptxaudit.isa.sass.events_common import (
     Events,
     Lowering,
@@ -40,40 +37,11 @@ from ptxaudit.isa.sass.events_common import (
     operand,
 )
 from ptxaudit.isa.sass.registers import register_range, value_registers
+from ptxaudit.isa.shared_events import DEPTH_BYTES, WARPGROUP_ROWS, descriptor_read, tensor_access
 
 _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)$")
 _A_FRAGMENT_REGISTERS = 4
 _GROUP_SCOREBOARD = Register("gsb0")
-
-
-# Every dense operand takes 32 bytes of K (PTX ISA 9.7.15.2, 9.7.16.2.1).
-_DEPTH_BYTES = 32
-_WARPGROUP_ROWS = 64
-
-
-def _descriptor_read(place: Memory, completion: Completion, matrix: MatrixOperand | None = None) -> Access:
-    return Access(
-        AccessKind.READ,
-        StateSpace.SHARED,
-        place,
-        None,
-        proxy=Proxy.ASYNC,
-        completion=completion,
-        addressing=Addressing.MATRIX_DESCRIPTOR,
-        matrix=matrix,
-    )
-
-
-def _tensor_access(kind: AccessKind, place: Operand, completion: Completion) -> Access:
-    return Access(
-        kind,
-        StateSpace.TENSOR,
-        place,
-        None,
-        proxy=Proxy.ASYNC if completion is Completion.TCGEN05_COMMIT else Proxy.GENERIC,
-        completion=completion,
-        addressing=Addressing.TENSOR_MEMORY,
-    )
 
 
 def _wgmma(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
@@ -92,13 +60,13 @@ def _wgmma(parts: Sequence[str], instruction: Instruction, surroundings: Surroun
     name = f"m{shape[0]}n{shape[1]}k{shape[2]}"
     group = Completion.WGMMA_GROUP
     turned = {part.text for part in descriptor.coordinates if isinstance(part, Opaque)}
-    b_matrix = MatrixOperand("b", int(shape[1]), _DEPTH_BYTES, "tnspB" in turned)
-    b_read = _descriptor_read(moved(descriptor, 2), group, b_matrix)
+    b_matrix = MatrixOperand("b", int(shape[1]), DEPTH_BYTES, "tnspB" in turned)
+    b_read = descriptor_read(moved(descriptor, 2), group, b_matrix)
     if isinstance(second, Register):
         fragment = register_range(second, _A_FRAGMENT_REGISTERS)
         return (WgmmaIssue(accumulators, fragment, name), b_read, *commit)
-    a_matrix = MatrixOperand("a", _WARPGROUP_ROWS, _DEPTH_BYTES, "tnspA" in turned)
-    a_read = _descriptor_read(descriptor, group, a_matrix)
+    a_matrix = MatrixOperand("a", WARPGROUP_ROWS, DEPTH_BYTES, "tnspA" in turned)
+    a_read = descriptor_read(descriptor, group, a_matrix)
     return (WgmmaIssue(accumulators, (), name), a_read, b_read, *commit)
 
 
@@ -115,19 +83,19 @@ def _tensor_mma(parts: Sequence[str], instruction: Instruction, surroundings: Su
     commit = Completion.TCGEN05_COMMIT
     pair = _is_pair(parts)
     shape = next((o for o in instruction.operands if isinstance(o, Memory) and o.space == "idesc"), None)
-    a_matrix, b_matrix = (MatrixOperand(role, None, _DEPTH_BYTES, None, shape, pair) for role in "ab")
+    a_matrix, b_matrix = (MatrixOperand(role, None, DEPTH_BYTES, None, shape, pair) for role in "ab")
     a_read = (
-        _tensor_access(AccessKind.READ, a, commit)
+        tensor_access(AccessKind.READ, a, commit)
         if a.space == "tmem"
-        else _descriptor_read(a, commit, a_matrix)
+        else descriptor_read(a, commit, a_matrix)
     )
     scales = [p for p in places[4:] if p.space == "tmem"]
     return (
         TensorOperation(TensorAction.MMA, pair, d),
         a_read,
-        _descriptor_read(b, commit, b_matrix),
-        *(_tensor_access(AccessKind.READ, place, commit) for place in scales),
-        _tensor_access(AccessKind.UPDATE, d, commit),
+        descriptor_read(b, commit, b_matrix),
+        *(tensor_access(AccessKind.READ, place, commit) for place in scales),
+        tensor_access(AccessKind.UPDATE, d, commit),
     )
 
 
@@ -153,8 +121,8 @@ def _copy(parts: Sequence[str], instruction: Instruction, surroundings: Surround
     commit = Completion.TCGEN05_COMMIT
     return (
         TensorOperation(TensorAction.COPY, _is_pair(parts), place),
-        _descriptor_read(descriptor, commit),
-        _tensor_access(AccessKind.WRITE, place, commit),
+        descriptor_read(descriptor, commit),
+        tensor_access(AccessKind.WRITE, place, commit),
     )
 
 
@@ -162,7 +130,7 @@ def _shift(parts: Sequence[str], instruction: Instruction, surroundings: Surroun
     place = address(instruction)
     return (
         TensorOperation(TensorAction.SHIFT, _is_pair(parts), place),
-        _tensor_access(AccessKind.UPDATE, place, Completion.TCGEN05_COMMIT),
+        tensor_access(AccessKind.UPDATE, place, Completion.TCGEN05_COMMIT),
     )
 
 
@@ -170,7 +138,7 @@ def _load(parts: Sequence[str], instruction: Instruction, surroundings: Surround
     place = address(instruction)
     return (
         TensorOperation(TensorAction.LOAD, False, place, registers=instruction.writes),
-        _tensor_access(AccessKind.READ, place, Completion.TCGEN05_WAIT),
+        tensor_access(AccessKind.READ, place, Completion.TCGEN05_WAIT),
     )
 
 
@@ -181,7 +149,7 @@ def _store(parts: Sequence[str], instruction: Instruction, surroundings: Surroun
         values = register_range(value, value_registers(parts[0], parts))
     return (
         TensorOperation(TensorAction.STORE, False, place, registers=values),
-        _tensor_access(AccessKind.WRITE, place, Completion.TCGEN05_WAIT),
+        tensor_access(AccessKind.WRITE, place, Completion.TCGEN05_WAIT),
     )
 
 

@@ -61,8 +61,3 @@ _TABLE = {
 DESTINATIONS: dict[str, Destinations] = {
     root: destinations for destinations, roots in _TABLE.items() for root in roots.split()
 }
-
-
-def is_known(opcode: str) -> bool:
-    """Whether the root mnemonic of a dotted opcode is in the table."""
-    return opcode.split(".", 1)[0] in DESTINATIONS

@@ -50,8 +50,8 @@ def test_numbers_that_are_not_known_stay_as_they_are() -> None:
     assert encodings.freed_columns(lanes) is None
 
 
-def test_parity_and_phase_word_agree() -> None:
-    assert [encodings.parity(encodings.phase_word(phase)) for phase in range(4)] == [0, 1, 0, 1]
+def test_parity_is_the_uppermost_bit_of_a_word() -> None:
+    assert [encodings.parity(word) for word in (0, 1 << 31, 0x7FFFFFFF, 0xFFFFFFFF)] == [0, 1, 0, 1]
 
 
 def test_bulk_size_is_below_the_mask() -> None:
