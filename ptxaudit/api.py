@@ -35,6 +35,7 @@ def audit(
     launch: str | os.PathLike[str] | None = None,
     strict: bool = False,
     jobs: int = 1,
+    assemble: bool = True,
 ) -> AuditReport:
     """Audit kernels and return the report.
 
@@ -59,6 +60,7 @@ def audit(
         strict=strict,
         jobs=jobs,
         launches=() if launch is None else read_launches(Path(launch)),
+        assemble=assemble,
     )
     run = audit_images(_images(kernels, WalkOptions(selection)), options)
     if run.internal_errors:

@@ -28,6 +28,7 @@ from ptxaudit.engine.image import BrokenImage, Found, KernelImage
 from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
+from ptxaudit.frontends.nvrtc import DEFAULT_ARCHITECTURE, CompileOptions
 from ptxaudit.rules.model import AuditReport, Severity, Verdict
 
 if TYPE_CHECKING:
@@ -183,6 +184,15 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
     is_flag=True,
     help="Also code that is still to be linked, where a file has the linked code too.",
 )
+@click.option(
+    "--assemble/--no-assemble",
+    default=True,
+    show_default=True,
+    help="Have PTX assembled, so that its SASS is audited too.",
+)
+@click.option("--include", "-I", "includes", multiple=True, metavar="DIR", help="CUDA C++: headers.")
+@click.option("--define", "-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="CUDA C++: a macro.")
+@click.option("--std", "standard", metavar="STANDARD", help="CUDA C++: the language standard, such as c++20.")
 @click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
 @click.option(
     "--launch",
@@ -213,12 +223,18 @@ def audit_command(
     arch: str | None,
     only_list: bool,
     relocatable: bool,
+    assemble: bool,
+    includes: tuple[str, ...],
+    defines: tuple[str, ...],
+    standard: str | None,
     jobs: int,
     launch_file: Path | None,
     strict: bool,
     show_traceback: bool,
 ) -> int:
     """Audit every kernel in PTX files, cubins, fatbins, libraries, archives, wheels and directories.
+
+    A `.cu` file is compiled (for --arch, sm_90a if that is not given), PTX is assembled.
 
     `-` is standard input.
 
@@ -227,7 +243,8 @@ def audit_command(
     """
     settings = _settings(settings_file)
     selection = Selection(_regex(kernel), _architecture(arch))
-    images = find_images(_with_caches(inputs, caches), WalkOptions(selection, relocatable))
+    compilation = CompileOptions(includes, defines, standard, selection.architecture or DEFAULT_ARCHITECTURE)
+    images = find_images(_with_caches(inputs, caches), WalkOptions(selection, relocatable, compilation))
     if only_list:
         return _list(images, selection, json_file)
     with started_early(images) as images:
@@ -240,6 +257,7 @@ def audit_command(
             launch_file or settings.launch,
             strict or settings.strict,
             listings=html_file is not None or sarif_file is not None,
+            assemble=assemble,
         )
     run = _decided(run, registry, settings, baseline_file or settings.baseline, new_baseline)
     threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
@@ -312,6 +330,7 @@ def _audit(
     strict: bool,
     count: bool = False,
     listings: bool = False,
+    assemble: bool = False,
 ) -> "tuple[AuditRun, Registry]":
     from ptxaudit.engine.audit import AuditOptions, audit
     from ptxaudit.engine.launches import read_launches
@@ -327,6 +346,7 @@ def _audit(
         launches=() if launch_file is None else read_launches(launch_file),
         count=count,
         listings=listings,
+        assemble=assemble,
     )
     with _progress() as advance:
         return audit(images, options, advance), registry
@@ -437,7 +457,9 @@ def _rendered(name: str, report: AuditReport, registry: "Registry", threshold: S
 
 
 def _complain(run: "AuditRun", show_traceback: bool) -> None:
-    """One line on standard error for each input that failed and each internal error."""
+    """One line on standard error for each input that failed, each internal error and each remark."""
+    for remark in run.remarks:
+        click.echo(f"ptxaudit: {remark}", err=True)
     faults = {error.message for error in run.internal_errors}
     for one in run.report.inputs:
         if one.error is not None and one.error not in faults:

@@ -18,6 +18,7 @@ from ptxaudit.report.json_report import load_schema
 
 Run = Callable[..., int]
 TINY = ("--select", "tiny-rule", "--fail-on", "warning")
+TOLD = ("--select", "tiny-rule,tiny-undecided")
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_directory_is_searched_by_content(run: Run) -> None:
 
 
 def test_report_says_who_what_where(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("audit", "kernel.ptx", "--select", "tiny-rule,tiny-undecided", "--json", "out.json") == 0
+    assert run("audit", "kernel.ptx", *TOLD, "--no-assemble", "--json", "out.json") == 0
     report = report_of("out.json")
     (function,) = report["functions"]
     assert function["verdicts"] == {"tiny-rule": "finding", "tiny-undecided": "unknown"}

@@ -17,6 +17,7 @@ from ptxaudit.frontends.containers.fatbin import (
     entry_content,
     read_entries,
 )
+from ptxaudit.frontends.nvrtc import CompileOptions
 from ptxaudit.frontends.sass.summary import cubin_extent
 
 
@@ -25,10 +26,12 @@ class WalkOptions:
     """``selection`` is what is asked for: only its architecture decides here.
 
     ``relocatable`` also takes code that is still to be linked, where the linked code is there too.
+    ``compilation`` is how a source is compiled.
     """
 
     selection: Selection = field(default_factory=Selection)
     relocatable: bool = False
+    compilation: CompileOptions = field(default_factory=CompileOptions)
 
 
 def broken(place: Place, message: str, content: Content = Content.UNKNOWN) -> BrokenImage:

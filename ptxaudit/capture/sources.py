@@ -1,6 +1,7 @@
 """From the arguments of a command to kernel images: files, directories, standard input."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
@@ -12,14 +13,16 @@ from pathlib import Path
 from ptxaudit.capture.fatbins import WalkOptions, broken
 from ptxaudit.capture.metadata import launches_beside
 from ptxaudit.capture.walk import IMAGE_SUFFIXES, Part, walk
-from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
-from ptxaudit.errors import PtxauditError
+from ptxaudit.engine.image import BrokenImage, Found, ImageKind, KernelImage, Place
+from ptxaudit.errors import InputError, PtxauditError
 from ptxaudit.frontends.containers.content import PROBE_BYTES, Content, recognise
 from ptxaudit.frontends.sass import start_disassembler
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"
 _BARE = "cuda-binaries"
+SOURCE_SUFFIX = ".cu"
+SOURCE_KIND = "cuda"
 
 
 def find_images(arguments: Iterable[str], options: WalkOptions) -> Iterator[Found]:
@@ -60,6 +63,9 @@ def _standard_input(options: WalkOptions) -> Iterator[Found]:
 
 def _file(path: Path, options: WalkOptions, named: bool) -> Iterator[Found]:
     place = Place((str(path),))
+    if named and path.suffix == SOURCE_SUFFIX:
+        yield _compiled(path, place, options)
+        return
     try:
         stream = path.open("rb")
     except OSError as error:
@@ -67,6 +73,25 @@ def _file(path: Path, options: WalkOptions, named: bool) -> Iterator[Found]:
         return
     with stream:
         yield from walk(Part(stream, place, options, named, launches_beside(path)))
+
+
+def _compiled(path: Path, place: Place, options: WalkOptions) -> Found:
+    """The PTX of a CUDA C++ source, or what is wrong with that."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        return broken(place, f"{place}: {(error.strerror or str(error)).lower()}")
+    # An audit of kernels that are compiled already does without the compiler.
+    from ptxaudit.frontends.nvrtc import CompileError, compile_source
+
+    identity = hashlib.sha256(source).hexdigest()
+    try:
+        made = compile_source(source, path, str(place), options.compilation)
+    except CompileError as error:
+        return BrokenImage(place, str(error), SOURCE_KIND, identity, (error.log.strip(),))
+    except InputError as error:
+        return BrokenImage(place, str(error), SOURCE_KIND, identity)
+    return KernelImage(place.inside("ptx"), made.ptx.encode(), ImageKind.PTX, source=str(path))
 
 
 def _directory(directory: Path, argument: str, options: WalkOptions, seen: set[Path]) -> Iterator[Found]:

@@ -134,5 +134,3 @@ def report_order(finding: Finding) -> tuple[int, str, str, int, str]:
         place,
         finding.fingerprint,
     )
-
-

@@ -56,7 +56,8 @@ class KernelImage:
     the content knows. ``unit`` is equal for images of one compilation, ``None`` when nothing says which
     belong together; such images come one after the other. ``launches`` are launch facts that came with
     the image; what the code itself states and what ``--launch`` says go before them. ``started`` is a
-    disassembler that runs on the content already.
+    disassembler that runs on the content already. ``source`` is the file that it was compiled from by this
+    program, whose lines findings are then about.
     """
 
     place: Place
@@ -66,6 +67,7 @@ class KernelImage:
     unit: str | None = None
     launches: tuple[NamedLaunch, ...] = ()
     started: ToolRun | None = field(default=None, compare=False)
+    source: str | None = None
 
     @property
     def name(self) -> str:
@@ -82,13 +84,15 @@ class KernelImage:
 class BrokenImage:
     """A file or a member of one that cannot be read; ``message`` is one line that names it.
 
-    ``kind`` is what it is as far as that could be told, ``sha256`` that of what could be read, if anything.
+    ``kind`` is what it is as far as that could be told, ``sha256`` that of what could be read, if anything,
+    ``notes`` are further texts, such as what a compiler said.
     """
 
     place: Place
     message: str
     kind: str = "unknown"
     sha256: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -10,8 +10,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
 
-from ptxaudit.engine.audit import AuditOptions, ImageResult, audit_image
-from ptxaudit.engine.image import KernelImage
+from ptxaudit.engine.image_audit import audit_images
+from ptxaudit.engine.results import AuditOptions, ImageResult
+from ptxaudit.engine.units import Task
 from ptxaudit.errors import PtxauditError
 
 _WAITING_PER_JOB = 2
@@ -20,7 +21,7 @@ _told_to_end = threading.Event()
 
 
 def parallel_results(
-    tasks: Iterator[KernelImage | ImageResult], options: AuditOptions, jobs: int
+    tasks: Iterator[Task | ImageResult], options: AuditOptions, jobs: int
 ) -> Iterator[ImageResult]:
     """The results in the order of the tasks, from ``jobs`` processes.
 
@@ -47,24 +48,24 @@ def parallel_results(
 
 def _in_order(
     pool: ProcessPoolExecutor,
-    tasks: Iterator[KernelImage | ImageResult],
+    tasks: Iterator[Task | ImageResult],
     options: AuditOptions,
     jobs: int,
 ) -> Iterator[ImageResult]:
-    waiting: deque[tuple[Future[ImageResult] | ImageResult, int]] = deque()
+    waiting: deque[tuple[Future[tuple[ImageResult, ...]] | ImageResult, int]] = deque()
     size = 0
     for task in tasks:
         if isinstance(task, ImageResult):
             waiting.append((task, 0))
         else:
-            waiting.append((pool.submit(_audit_in_worker, task, options), len(task.content)))
-            size += len(task.content)
+            waiting.append((pool.submit(_audit_in_worker, task, options), task.size))
+            size += task.size
         while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
             result, taken = waiting.popleft()
             size -= taken
-            yield result if isinstance(result, ImageResult) else result.result()
+            yield from (result,) if isinstance(result, ImageResult) else result.result()
     for result, _ in waiting:
-        yield result if isinstance(result, ImageResult) else result.result()
+        yield from (result,) if isinstance(result, ImageResult) else result.result()
 
 
 class _Ended(BaseException):
@@ -78,13 +79,13 @@ def _start_worker(scratch: str) -> None:
     tempfile.tempdir = scratch
 
 
-def _audit_in_worker(image: KernelImage, options: AuditOptions) -> ImageResult:
+def _audit_in_worker(task: Task, options: AuditOptions) -> tuple[ImageResult, ...]:
     # The pool keeps what a task raises and goes on with the next one.
     if _told_to_end.is_set():
         raise _Ended
     previous = signal.signal(signal.SIGTERM, _end)
     try:
-        return audit_image(image, options)
+        return audit_images(task.images, options)
     finally:
         signal.signal(signal.SIGTERM, previous)
 

@@ -55,8 +55,6 @@ def _lines(pattern: Pattern) -> Iterator[str]:
 def _wrap(prose: str) -> str:
     paragraphs = prose.split("\n\n")
     return "\n\n".join(
-        textwrap.fill(
-            paragraph, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-        )
+        textwrap.fill(paragraph, _WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
         for paragraph in paragraphs
     )

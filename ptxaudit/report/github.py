@@ -33,7 +33,8 @@ def _finding(finding: Finding) -> str:
 def _message(finding: Finding) -> Iterator[str]:
     yield finding.message
     for place in (finding.primary, *finding.related):
-        yield f"{place.location}: {place.text}{f' ({place.note})' if place.note else ''}"
+        for shown in (place, *place.twins):
+            yield f"{shown.location}: {shown.text}{f' ({shown.note})' if shown.note else ''}"
     if finding.fix is not None:
         yield f"fix: {finding.fix.summary}"
 

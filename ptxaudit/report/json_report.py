@@ -1,11 +1,21 @@
 """The JSON report; ``schema.json`` beside this module is its contract."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, Fix, FunctionReport, InputReport
+from ptxaudit.rules.model import (
+    AuditReport,
+    CodePlace,
+    Cost,
+    Finding,
+    Fix,
+    FunctionReport,
+    InputReport,
+    JoinReport,
+)
 
 SCHEMA_VERSION = "1.0"
 
@@ -55,7 +65,23 @@ def _function(one: FunctionReport) -> dict[str, Any]:
         "verdicts": {rule: verdict.value for rule, verdict in one.verdicts.items()},
         "unknown_reasons": dict(one.unknown_reasons),
     }
-    return {**document, "assumptions": list(one.assumptions)} if one.assumptions else document
+    if one.assumptions:
+        document["assumptions"] = list(one.assumptions)
+    if one.join is not None:
+        document["join"] = _join(one.join)
+        document["decided_by"] = dict(one.decided_by)
+    return document
+
+
+def _join(one: JoinReport) -> dict[str, Any]:
+    return {
+        "method": one.method,
+        "confidence": one.confidence.value,
+        "ptx": one.ptx,
+        "sass": one.sass,
+        "origin": one.origin,
+        "dropped": list(one.dropped),
+    }
 
 
 def _finding(one: Finding) -> dict[str, Any]:
@@ -67,7 +93,7 @@ def _finding(one: Finding) -> dict[str, Any]:
         "function": one.function,
         "input": one.input,
         "message": one.message,
-        "locations": [_primary(one), *(_place(place, place.note) for place in one.related)],
+        "locations": list(_locations(one)),
     }
     if one.fix is not None:
         document["fix"] = _fix(one.fix)
@@ -77,6 +103,15 @@ def _finding(one: Finding) -> dict[str, Any]:
     if one.suppressed is not None:
         document["suppressed"] = {"reason": one.suppressed}
     return document
+
+
+def _locations(one: Finding) -> Iterator[dict[str, Any]]:
+    """The places, each followed by the same instruction in the other language and in the source."""
+    yield _primary(one)
+    for place in (one.primary, *one.related):
+        if place is not one.primary:
+            yield _place(place, place.note)
+        yield from (_place(twin, twin.note) for twin in place.twins)
 
 
 def _primary(one: Finding) -> dict[str, Any]:

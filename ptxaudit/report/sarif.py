@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from ptxaudit.engine.image import SEPARATOR
 from ptxaudit.report.excerpt import Listing, index_listing, locate
 from ptxaudit.rules.model import AuditReport, CodePlace, Confidence, Finding, InputReport, Witness
 from ptxaudit.rules.pattern import Pattern
@@ -45,19 +46,29 @@ def render(
 
 
 def disassemblies(report: AuditReport) -> dict[str, tuple[str, str]]:
-    """A file name and a text for each binary that places of findings are in, by input.
+    """A file name and a text for each binary, and each PTX inside of one, that places of findings are in.
 
-    The name is made of letters, digits, dots, dashes and underscores whatever the input is called.
+    They are by the name that the places have. The file name is made of letters, digits, dots, dashes and
+    underscores whatever the input is called.
     """
-    places = (place for one in report.findings for place in (one.primary, *one.related))
-    wanted = {place.location.file for place in places if place.location.kind is LocationKind.SASS}
-    texts = {name: report.listings[name] for name in sorted(wanted) if name in report.listings}
-    return {name: (_file_name(name), text) for name, text in texts.items()}
+    places = (place for one in report.findings for place in _shown(one))
+    wanted = {place.location.file: place.location.kind for place in places if _has_no_file(place.location)}
+    return {
+        name: (_file_name(name, wanted[name]), report.listings[name])
+        for name in sorted(wanted)
+        if name in report.listings
+    }
 
 
-def _file_name(name: str) -> str:
+def _has_no_file(location: Location) -> bool:
+    """Whether a reader finds no text at the place: machine code, or PTX inside of another file."""
+    inside = location.kind is LocationKind.PTX and SEPARATOR in location.file
+    return inside or location.kind is LocationKind.SASS
+
+
+def _file_name(name: str, kind: LocationKind) -> str:
     tame = re.sub(r"[^A-Za-z0-9._-]+", "_", name)[-_LONGEST_NAME:].lstrip(".")
-    return f"{tame}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.sass"
+    return f"{tame}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.{kind}"
 
 
 def to_document(
@@ -142,7 +153,7 @@ def _help(pattern: Pattern) -> str:
 
 def _result(finding: Finding, indices: Mapping[str, int], place: _Locate) -> dict[str, Any]:
     best = _best(finding)
-    others = [one for one in (finding.primary, *finding.related) if one is not best]
+    others = [one for one in _shown(finding) if one is not best]
     result: dict[str, Any] = {
         "ruleId": finding.rule,
         "level": finding.severity.value,
@@ -167,12 +178,19 @@ def _result(finding: Finding, indices: Mapping[str, int], place: _Locate) -> dic
     return result
 
 
+def _shown(finding: Finding) -> Iterator[CodePlace]:
+    """The places, each followed by the same instruction in the other language and in the source."""
+    for one in (finding.primary, *finding.related):
+        yield one
+        yield from one.twins
+
+
 _PREFERENCE = (LocationKind.SOURCE, LocationKind.PTX, LocationKind.SASS)
 
 
 def _best(finding: Finding) -> CodePlace:
     """The place that a reader of a diff wants: the primary one, or its line in a language before it."""
-    same = (finding.primary, *(one for one in finding.related if one.role == finding.primary.role))
+    same = (finding.primary, *finding.primary.twins)
     return min(same, key=lambda one: _PREFERENCE.index(one.location.kind))
 
 
@@ -211,6 +229,8 @@ def _locator(report: AuditReport, written: Mapping[str, str]) -> _Locate:
         if place.location.offset is not None:
             line = listing_line(place, function)
             file = written[file] if line is not None else file
+        elif place.location.kind is LocationKind.PTX:
+            file = written.get(file, file)
         return _location(place, function, file, line)
 
     return location

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
-from ptxaudit.rules.model import AuditReport, Cost, Finding, InputReport, Severity, Verdict
+from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, InputReport, Severity, Verdict
 
 _RESET = "\x1b[0m"
 _BOLD = "\x1b[1m"
@@ -32,6 +33,9 @@ def render(report: AuditReport, color: bool = False) -> str:
     assumed = list(_assumed(report))
     if assumed:
         parts.append("\n".join(["assumed:", *assumed]))
+    joined = list(_joined(report))
+    if joined:
+        parts.append("\n".join(["PTX and SASS together:", *joined]))
     if report.notices:
         parts.append("\n".join(["notices:", *(f"  {notice}" for notice in report.notices)]))
     parts.append(summary(report))
@@ -51,6 +55,7 @@ def _finding(finding: Finding, function: str, color: bool) -> Iterator[str]:
         yield f"      | {place.text}"
         if place.note:
             yield f"      = {place.note}"
+        yield from _twins(place)
     if finding.path:
         yield f"  path: {' -> '.join(finding.path)}"
     yield from _labelled("why", finding.evidence)
@@ -64,6 +69,17 @@ def _finding(finding: Finding, function: str, color: bool) -> Iterator[str]:
         yield f"  cost: {_cost(finding.cost)}"
     if finding.fix is not None:
         yield f"  fix: {' '.join(finding.fix.summary.split())}"
+
+
+def _twins(place: CodePlace) -> Iterator[str]:
+    """The same instruction in the other language and in the source, a line for each of these."""
+    for kind, run in groupby(place.twins, key=lambda twin: twin.location.kind):
+        first, *others = run
+        where = str(first.location) if first.location.offset is None else f"+{first.location.offset:#06x}"
+        notes = dict.fromkeys(twin.note for twin in (first, *others) if twin.note)
+        more = f", also {', '.join(f'+{one.location.offset or 0:#06x}' for one in others)}" if others else ""
+        said = f" ({'; '.join(notes)})" if notes else ""
+        yield f"      {kind} {where}{f': {first.text}' if first.text else ''}{more}{said}"
 
 
 def _labelled(label: str, sentences: Iterable[str]) -> Iterator[str]:
@@ -116,6 +132,25 @@ def _assumed(report: AuditReport) -> Iterator[str]:
             groups.setdefault(assumption, {})[function.demangled] = None
     for assumption, functions in groups.items():
         yield f"  {assumption} [{_functions(list(functions))}]"
+
+
+def _joined(report: AuditReport) -> Iterator[str]:
+    """How functions were joined, and the rules that one language decided where the other could not."""
+    groups: dict[str, dict[str, None]] = {}
+    for function in report.functions:
+        if function.join is None:
+            continue
+        join = function.join
+        how = f"joined by the {join.method} (confidence {join.confidence}), the other one {join.origin}"
+        groups.setdefault(how, {})[function.demangled] = None
+        by_language: dict[str, list[str]] = {}
+        for rule in function.settled:
+            by_language.setdefault(function.decided_by[rule].upper(), []).append(rule)
+        for language, rules in by_language.items():
+            settled = f"settled by the {language}: {', '.join(rules)}"
+            groups.setdefault(settled, {})[function.demangled] = None
+    for text, functions in groups.items():
+        yield f"  {text} [{_functions(list(functions))}]"
 
 
 def _functions(names: list[str]) -> str:

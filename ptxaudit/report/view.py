@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ptxaudit.report.excerpt import (
@@ -27,17 +27,22 @@ from ptxaudit.rules.model import (
     Verdict,
 )
 
+TWIN_CONTEXT_LINES = 2
 _UNSAFE_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceView:
-    """A place with its excerpt; ``line`` is its line in its listing (0 when it is not in one)."""
+    """A place with its excerpt; ``line`` is its line in its listing (0 when it is not in one).
+
+    ``twins`` are the same instruction in the other language and in the source.
+    """
 
     place: CodePlace
     excerpt: Excerpt
     label: str
     line: int
+    twins: "tuple[PlaceView, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,10 @@ def _card(
     anchors[base] += 1
     anchor = base if anchors[base] == 1 else f"{base}--{anchors[base]}"
     spots = [_spot(place, finding, listings) for place in (finding.primary, *finding.related)]
-    views = [_place(index, spots) for index in range(len(spots))]
+    views = [
+        replace(_place(index, spots), twins=_twins(spot[0], finding, listings))
+        for index, spot in enumerate(spots)
+    ]
     return Card(
         anchor=anchor,
         finding=finding,
@@ -201,6 +209,33 @@ def _spot(
         if number is not None:
             return place, listing, number
     return place, None, 0
+
+
+def _twins(
+    place: CodePlace, finding: Finding, listings: Mapping[str, Listing]
+) -> tuple[PlaceView, ...]:
+    """The twins of a place, those of one language that stand near each other in one excerpt."""
+    views: list[PlaceView] = []
+    shown: set[tuple[str, int]] = set()
+    for twin in place.twins:
+        _, listing, line = _spot(twin, finding, listings)
+        if listing is not None and (listing.name, line) in shown:
+            continue
+        marks = _marks_of(place.twins, finding, listings, listing)
+        block = excerpt(twin, listing, line, marks, "related", TWIN_CONTEXT_LINES)
+        shown |= {(block.listing, one.number) for one in block.lines if block.listing is not None}
+        views.append(PlaceView(twin, block, place_label(twin), line))
+    return tuple(views)
+
+
+def _marks_of(
+    places: tuple[CodePlace, ...],
+    finding: Finding,
+    listings: Mapping[str, Listing],
+    listing: Listing | None,
+) -> dict[int, str]:
+    spots = (_spot(place, finding, listings) for place in places)
+    return {line: "related" for _, where, line in spots if where is listing and listing is not None}
 
 
 def _place(index: int, spots: list[tuple[CodePlace, Listing | None, int]]) -> PlaceView:

@@ -149,12 +149,16 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class CodePlace:
-    """A location in a finding with the code that stands there."""
+    """A location in a finding with the code that stands there.
+
+    ``twins`` are the same instruction elsewhere: in the other language, in the source.
+    """
 
     role: str
     location: Location
     text: str
     note: str | None = None
+    twins: "tuple[CodePlace, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +197,30 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinReport:
+    """How a function's PTX and SASS were joined.
+
+    ``method`` in words, ``confidence`` in it; ``ptx`` and ``sass`` name the two, ``origin`` says where the
+    one that was no input is from. ``dropped`` are the synchronisation events of the PTX that no SASS
+    instruction shows, each with its line.
+    """
+
+    method: str
+    confidence: Confidence
+    ptx: str
+    sass: str
+    origin: str
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionReport:
     """All verdicts of one function of one input; ``assumptions`` are what they rest on beyond the code.
 
     ``synchronisation`` counts the function's synchronisations by kind, where the audit was asked to.
+
+    Where PTX and SASS were joined, ``decided_by`` names for each decided rule the language that decides it
+    (``ptx``, ``sass`` or ``both``) and ``settled`` are the rules that the other one left unknown.
     """
 
     name: str
@@ -209,6 +233,9 @@ class FunctionReport:
     facts: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     synchronisation: Mapping[str, int] = field(default_factory=dict)
+    join: JoinReport | None = None
+    decided_by: Mapping[str, str] = field(default_factory=dict)
+    settled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ A pattern has exactly these keys (``?`` marks the optional ones)::
     trap = "correct code that looks the same"
     [fix]           summary = "..."        code? = "..."
     [applies-to]    inputs = ["ptx", "sass"]   architectures = ["sm_90a"]   # [] for all
+                    decided-by = ["ptx"]       # optional: whose `clean` counts where both are at hand
     [[references]]  section = "9.7.13.15"  title = "..."      # of the PTX ISA
     [thresholds]?   name = 1               # numbers only
     [example]       bad = "..."            good = "..."       # whole small PTX modules
@@ -60,7 +61,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A rule's words and defaults; see the module's description of the file for the fields."""
+    """A rule's words and defaults; see the module's description of the file for the fields.
+
+    ``decided_by`` are the languages whose ``clean`` counts where PTX and SASS are both at hand.
+    """
 
     id: str
     title: str
@@ -80,6 +84,7 @@ class Pattern:
     thresholds: Mapping[str, float]
     example: Example
     cost: Cost | None
+    decided_by: tuple[str, ...] = ()
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -89,6 +94,7 @@ class Pattern:
 
 
 _TEXT = {"type": "string", "pattern": r"\S"}
+_LANGUAGES = {"type": "array", "items": {"enum": ["ptx", "sass"]}, "minItems": 1}
 
 
 def _table(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -116,12 +122,13 @@ _SCHEMA = _table(
         "fix": _table({"summary": _TEXT}, {"code": _TEXT}),
         "applies-to": _table(
             {
-                "inputs": {"type": "array", "items": {"enum": ["ptx", "sass"]}, "minItems": 1},
+                "inputs": _LANGUAGES,
                 "architectures": {
                     "type": "array",
                     "items": {"type": "string", "pattern": r"^sm_\d{2,3}[af]?$"},
                 },
-            }
+            },
+            {"decided-by": _LANGUAGES},
         ),
         "references": {"type": "array", "items": _table({"section": _TEXT, "title": _TEXT}), "minItems": 1},
         "example": _table({"bad": _TEXT, "good": _TEXT}),
@@ -205,6 +212,7 @@ def _build(raw: Mapping[str, Any]) -> Pattern:
         trap=raw["trap"].strip(),
         fix=Fix(raw["fix"]["summary"].strip(), raw["fix"].get("code")),
         inputs=tuple(raw["applies-to"]["inputs"]),
+        decided_by=tuple(raw["applies-to"].get("decided-by", raw["applies-to"]["inputs"])),
         architectures=tuple(raw["applies-to"]["architectures"]),
         references=tuple(Reference(one["section"], one["title"]) for one in raw["references"]),
         thresholds=dict(raw.get("thresholds", {})),

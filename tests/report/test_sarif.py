@@ -106,7 +106,7 @@ def test_the_users_source_line_goes_first() -> None:
     finding = report.findings[0]
     location = Location(LocationKind.SOURCE, "src/gemm.cu", 41, 3)
     source = CodePlace(finding.primary.role, location, "bar.arrive();")
-    with_source = replace(finding, related=(*finding.related, source))
+    with_source = replace(finding, primary=replace(finding.primary, twins=(source,)))
     result = run_of(replace(report, findings=(with_source,)))["results"][0]
     place = result["locations"][0]["physicalLocation"]
     assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("src/gemm.cu", 41)

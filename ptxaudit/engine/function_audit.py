@@ -1,0 +1,111 @@
+"""The audit of one function: every rule's verdict and findings, and the faults met on the way.
+
+An exception inside a check is a fault of ptxaudit: the rule's verdict is then ``unknown`` and the run says
+so.
+"""
+
+import traceback
+from dataclasses import dataclass, field
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.cost.model import priced
+from ptxaudit.engine.findings import build_findings, is_strict_only
+from ptxaudit.engine.registry import Rule
+from ptxaudit.ir.function import Function, Module
+from ptxaudit.ir.launch import Launch
+from ptxaudit.rules.model import Finding, Outcome, Verdict, Violation
+
+INTERNAL_ERROR = "internal error: "
+
+
+@dataclass(frozen=True, slots=True)
+class InternalError:
+    """A fault of ptxaudit itself: one line, and the traceback for whoever mends it."""
+
+    message: str
+    traceback: str
+
+
+@dataclass(slots=True)
+class FunctionAudit:
+    """What the rules say of one function. ``analysis`` is ``None`` where it could not be analysed."""
+
+    function: Function
+    input: str
+    analysis: FunctionAnalysis | None = None
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    internal_errors: list[InternalError] = field(default_factory=list)
+
+    def failed(self, rule: str) -> bool:
+        """Whether a rule's check is at fault, which asking the other language would only repeat."""
+        return self.reasons.get(rule, "").startswith(INTERNAL_ERROR)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the order reports rest on; nothing when no rule asked for one."""
+        if self.analysis is None:
+            return ()
+        if self.analysis.known("order") is None and self.analysis.known("global order") is None:
+            return ()
+        # Where no rule asked, the order engine need not even be loaded.
+        from ptxaudit.analysis.order.explore import assumptions_of
+
+        return assumptions_of(self.analysis)
+
+
+def prepare(function: Function, module: Module, input_name: str, launch: Launch | None) -> FunctionAudit:
+    """An audit that no rule has been asked for yet."""
+    return FunctionAudit(function, input_name, FunctionAnalysis(function, module, launch))
+
+
+def unanalysed(
+    function: Function, input_name: str, error: Exception, rules: tuple[Rule, ...]
+) -> FunctionAudit:
+    """The audit of a function whose analysis could not be set up: ``error`` is a fault of ptxaudit."""
+    message = describe(error)
+    fault = InternalError(f"{input_name}: {function.name}: {message}", traceback.format_exc())
+    verdicts = {rule.id: Verdict.UNKNOWN for rule in rules}
+    return FunctionAudit(function, input_name, None, verdicts, dict.fromkeys(verdicts, message), [], [fault])
+
+
+def ask(audit: FunctionAudit, rules: tuple[Rule, ...], strict: bool) -> None:
+    """Let rules judge the function; what they say is added to the audit."""
+    if audit.analysis is None:
+        return
+    for rule in rules:
+        outcome, findings = _judged(audit, audit.analysis, rule, strict)
+        audit.findings.extend(findings)
+        audit.verdicts[rule.id] = outcome.verdict
+        if outcome.reason is not None:
+            audit.reasons[rule.id] = outcome.reason
+
+
+def _judged(
+    audit: FunctionAudit, analysis: FunctionAnalysis, rule: Rule, strict: bool
+) -> tuple[Outcome, list[Finding]]:
+    try:
+        outcome = _shown(rule, rule.check(analysis), strict)
+        violations = priced(analysis, rule.id, outcome.violations)
+        return outcome, list(build_findings(rule.pattern, audit.function, audit.input, violations))
+    except Exception as error:
+        message = describe(error)
+        place = f"{audit.input}: {audit.function.name}: {rule.id}"
+        audit.internal_errors.append(InternalError(f"{place}: {message}", traceback.format_exc()))
+        return Outcome(Verdict.UNKNOWN, (), message), []
+
+
+def _shown(rule: Rule, outcome: Outcome, strict: bool) -> Outcome:
+    if outcome.verdict is Verdict.UNKNOWN and not outcome.reason:
+        raise ValueError("unknown without a reason")
+    if strict or not outcome.violations:
+        return outcome
+    kept: list[Violation] = [v for v in outcome.violations if not is_strict_only(v, rule.pattern)]
+    return Outcome.of(kept, outcome.reason)
+
+
+def describe(error: Exception) -> str:
+    """A fault in one line."""
+    text = " ".join(str(error).split())
+    return f"{INTERNAL_ERROR}{type(error).__name__}{': ' if text else ''}{text}"

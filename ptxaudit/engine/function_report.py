@@ -1,0 +1,79 @@
+"""What a report says of a function: alone, or with the other language beside it."""
+
+from dataclasses import replace
+
+from ptxaudit.analysis.join import Join
+from ptxaudit.engine.function_audit import FunctionAudit
+from ptxaudit.engine.merge import Merged
+from ptxaudit.engine.twins import CONFIDENCE
+from ptxaudit.ir.function import Function
+from ptxaudit.rules.model import FunctionReport, JoinReport
+
+BOTH = "both"
+
+
+def report_alone(audit: FunctionAudit) -> FunctionReport:
+    """The report of a function of which one language is at hand."""
+    function = audit.function
+    return FunctionReport(
+        name=function.name,
+        demangled=function.demangled,
+        input=audit.input,
+        arch=function.architecture.name,
+        evidence=function.language.value,
+        verdicts=audit.verdicts,
+        unknown_reasons=audit.reasons,
+        facts=_facts(function),
+        assumptions=audit.assumptions,
+    )
+
+
+def report_joined(
+    first: FunctionAudit, second: FunctionAudit, merged: Merged, join: Join, origin: str
+) -> FunctionReport:
+    """The report of a function in both languages, under the name of the first."""
+    function = first.function
+    ptx, sass = (first, second) if function.language.value == "ptx" else (second, first)
+    facts = {**_facts(sass.function), **_facts(ptx.function)}
+    instructions = ptx.function.instructions
+    dropped = (f"line {instructions[one.index].location.line}: {one.kind}" for one in join.dropped)
+    joined = JoinReport(
+        str(join.method), CONFIDENCE[join.method], ptx.input, sass.input, origin, tuple(dropped)
+    )
+    return FunctionReport(
+        name=function.name,
+        demangled=function.demangled,
+        input=first.input,
+        arch=sass.function.architecture.name,
+        evidence=BOTH,
+        verdicts=merged.verdicts,
+        unknown_reasons=merged.reasons,
+        facts=facts,
+        assumptions=tuple(dict.fromkeys((*first.assumptions, *second.assumptions))),
+        join=joined,
+        decided_by=merged.decided_by,
+        settled=merged.settled,
+    )
+
+
+def counted(report: FunctionReport, audit: FunctionAudit) -> FunctionReport:
+    """The report with the synchronisations of the function counted, for a comparison."""
+    # An audit that compares nothing does without.
+    from ptxaudit.analysis.synchronisation import count_synchronisation
+
+    if audit.analysis is None:
+        return report
+    return replace(report, synchronisation=count_synchronisation(audit.analysis))
+
+
+def _facts(function: Function) -> dict[str, str]:
+    """What the code states about its launch, for a person."""
+    facts = function.facts
+    stated = {
+        "threads per CTA": facts.threads,
+        "cluster size": facts.cluster_size,
+        "registers per thread": facts.registers or facts.maximum_registers,
+        "minimum CTAs per multiprocessor": facts.minimum_ctas,
+    }
+    known = {name: str(value) for name, value in stated.items() if value is not None}
+    return {"kind": "kernel" if function.is_entry else "function", **known}

@@ -1,0 +1,303 @@
+"""The audit of one image, or of a PTX text and a cubin of one compilation together.
+
+An image is judged in its own language by every rule. The other language, where it is at hand (PTX that is
+assembled, PTX that a cubin carries), is asked what that leaves open and, in SASS, what it costs; a PTX text
+and a cubin that were both given are judged in full, each on its own, and their functions joined by name.
+"""
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ptxaudit.engine.counterpart import NoAssembler, Pending, assembling, embedded, given
+from ptxaudit.engine.function_audit import (
+    FunctionAudit,
+    InternalError,
+    ask,
+    describe,
+    prepare,
+    unanalysed,
+)
+from ptxaudit.engine.function_report import counted, report_alone
+from ptxaudit.engine.image import ImageKind, KernelImage
+from ptxaudit.engine.inputs import load_image
+from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
+from ptxaudit.engine.launches import completed, launch_of
+from ptxaudit.engine.registry import Rule
+from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
+from ptxaudit.engine.summary import is_asked_for, summarise
+from ptxaudit.engine.twins import Twins, source_first
+from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture
+from ptxaudit.ir.function import Function, Language, Module
+from ptxaudit.rules.model import (
+    Category,
+    Finding,
+    FunctionReport,
+    InputReport,
+    SkippedInput,
+    Verdict,
+)
+
+
+@dataclass(slots=True)
+class _Audited:
+    """An image that could be read, with what its rules said of the functions that are asked for."""
+
+    image: KernelImage
+    module: Module
+    audits: list[FunctionAudit]
+    joined: dict[str, JoinedFunction] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    listings: dict[str, str] = field(default_factory=dict)
+    faults: list[InternalError] = field(default_factory=list)
+    left_out: set[str] = field(default_factory=set)
+    no_assembler: str | None = None
+
+
+def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[ImageResult, ...]:
+    """Audit one image, or a PTX text and a cubin together; one result for each, in their order."""
+    if len(images) == 1:
+        return (_guarded(images[0], options, lambda: _alone(images[0], options)),)
+    opened = {image.kind: _opened(image, options) for image in images}
+    ptx, sass = opened[ImageKind.PTX], opened[ImageKind.CUBIN]
+    if isinstance(ptx, _Audited) and isinstance(sass, _Audited):
+        _join_pair(ptx, sass, options)
+    results = []
+    for image in images:
+        one = opened[image.kind]
+        results.append(one if isinstance(one, ImageResult) else _result(one, options))
+    return tuple(results)
+
+
+def _opened(image: KernelImage, options: AuditOptions) -> "_Audited | ImageResult":
+    """An image judged in its own language, or why it was not."""
+    held: list[_Audited] = []
+
+    def open_it() -> ImageResult | None:
+        audited = _audited(image, options)
+        if audited is None:
+            return ImageResult(None)
+        held.append(audited)
+        return None
+
+    result = _guarded(image, options, open_it)
+    return held[0] if held else result
+
+
+def _guarded(
+    image: KernelImage, options: AuditOptions, work: Callable[[], ImageResult | None]
+) -> ImageResult:
+    """What ``work`` gives, or the image's failure."""
+    try:
+        if not _is_wanted(image, options):
+            return ImageResult(None)
+        return work() or ImageResult(None)
+    except SyntaxFault as error:
+        return ImageResult(_failed(image, str(error), (error.excerpt(),)))
+    except UnsupportedArchitecture as error:
+        return _unsupported(image, error)
+    except PtxauditError as error:
+        return ImageResult(_failed(image, _named(image.name, str(error))))
+    except Exception as error:
+        message = f"{image.name}: {describe(error)}"
+        fault = InternalError(message, traceback.format_exc())
+        return ImageResult(_failed(image, message), internal_errors=(fault,))
+
+
+def _alone(image: KernelImage, options: AuditOptions) -> ImageResult:
+    """An image with what its counterpart adds."""
+    if image.kind is ImageKind.PTX and options.assemble:
+        with assembling(image) as pending:
+            audited = _audited(image, options)
+            if audited is None:
+                return ImageResult(None)
+            _join_assembled(audited, pending, options)
+            return _result(audited, options)
+    audited = _audited(image, options)
+    if audited is None:
+        return ImageResult(None)
+    if image.kind is ImageKind.CUBIN:
+        _join_embedded(audited, options)
+    return _result(audited, options)
+
+
+def _audited(image: KernelImage, options: AuditOptions) -> _Audited | None:
+    """An image judged in its own language; ``None`` when none of its functions is asked for."""
+    module = load_image(image)
+    chosen = [function for function in module.functions if _is_chosen(function, options)]
+    if not chosen and module.functions:
+        return None
+    audits = [_judged(one, module, image, options, options.rules) for one in chosen]
+    notes = [f"{note.location}: {note.message}" for note in module.notes]
+    return _Audited(image, module, audits, notes=notes)
+
+
+def _judged(
+    function: Function, module: Module, image: KernelImage, options: AuditOptions, rules: tuple[Rule, ...]
+) -> FunctionAudit:
+    try:
+        names = (function.name, function.demangled)
+        launch = completed(launch_of(options.launches, *names), launch_of(image.launches, *names))
+        audit = prepare(function, module, module.name, launch)
+    except Exception as error:
+        return unanalysed(function, module.name, error, rules)
+    ask(audit, rules, options.strict)
+    return audit
+
+
+def _join_assembled(audited: _Audited, pending: Pending, options: AuditOptions) -> None:
+    try:
+        counterpart = pending()
+    except NoAssembler as error:
+        audited.no_assembler = str(error)
+        return
+    except InputError as error:
+        audited.notes.append(f"only the PTX is audited: {error}")
+        return
+    _join(
+        audited, Evidence(counterpart.module, counterpart.lines, counterpart.origin), options, _open_or_cost
+    )
+
+
+def _join_embedded(audited: _Audited, options: AuditOptions) -> None:
+    """Ask the PTX that a cubin carries, where that can say more than the SASS alone."""
+    if not any(one.findings or Verdict.UNKNOWN in one.verdicts.values() for one in audited.audits):
+        return
+    try:
+        counterpart = embedded(audited.image)
+    except InputError as error:
+        audited.notes.append(f"only the SASS is audited: {error}")
+        return
+    if counterpart is not None:
+        evidence = Evidence(counterpart.module, counterpart.lines, counterpart.origin)
+        _join(audited, evidence, options, _open)
+
+
+_Asked = Callable[[Rule, FunctionAudit], bool]
+
+
+def _open(rule: Rule, first: FunctionAudit) -> bool:
+    """Whether the first language leaves a rule open, or clean without being the one to decide it."""
+    other = Language.PTX if first.function.language is Language.SASS else Language.SASS
+    own = first.function.language.value
+    verdict = first.verdicts.get(rule.id)
+    is_open = verdict is Verdict.UNKNOWN or (verdict is Verdict.CLEAN and own not in rule.pattern.decided_by)
+    return is_open and not first.failed(rule.id) and other.value in rule.pattern.inputs
+
+
+def _open_or_cost(rule: Rule, first: FunctionAudit) -> bool:
+    is_cost = rule.pattern.category is Category.PERFORMANCE and Language.SASS.value in rule.pattern.inputs
+    return (is_cost and not first.failed(rule.id)) or _open(rule, first)
+
+
+def _join(audited: _Audited, other: Evidence, options: AuditOptions, asked: _Asked) -> None:
+    """Join every function with that of the same name in the other language."""
+    theirs = {function.name: function for function in other.module.functions}
+    for first in audited.audits:
+        function = theirs.get(first.function.name)
+        if function is None or first.analysis is None:
+            continue
+        rules = tuple(rule for rule in options.rules if asked(rule, first))
+        second = _judged(function, other.module, audited.image, options, rules)
+        _add(audited, join_audits(first, second, other, options.rules), first, second)
+    audited.listings[other.module.name] = other.module.text
+
+
+def _join_pair(ptx: _Audited, sass: _Audited, options: AuditOptions) -> None:
+    """Join the functions of two images; they are reported with the PTX."""
+    theirs = {one.function.name: one for one in sass.audits}
+    pairs = [(one, theirs[one.function.name]) for one in ptx.audits if one.function.name in theirs]
+    pairs = [(one, other) for one, other in pairs if one.analysis is not None and other.analysis is not None]
+    if not pairs:
+        return
+    try:
+        lines, again = given(ptx.image, ptx.module.text, sass.image, options.assemble)
+    except InputError as error:
+        sass.notes.append(f"its line tables are left out: {error}")
+        lines, again = None, None
+    evidence = Evidence(sass.module, lines, "given", again)
+    for first, second in pairs:
+        joined = join_audits(first, second, evidence, options.rules)
+        if _add(ptx, joined, first, second):
+            sass.left_out.add(first.function.name)
+
+
+def _add(
+    audited: _Audited,
+    joined: JoinedFunction | InternalError,
+    first: FunctionAudit,
+    second: FunctionAudit,
+) -> bool:
+    audited.faults.extend(second.internal_errors)
+    if isinstance(joined, InternalError):
+        audited.faults.append(joined)
+        return False
+    audited.joined[first.function.name] = joined
+    return True
+
+
+def _result(audited: _Audited, options: AuditOptions) -> ImageResult:
+    functions: list[FunctionReport] = []
+    findings: list[Finding] = []
+    faults = [*audited.faults]
+    for audit in audited.audits:
+        faults.extend(audit.internal_errors)
+        name = audit.function.name
+        if name in audited.left_out:
+            continue
+        joined = audited.joined.get(name)
+        if joined is not None:
+            functions.append(counted(joined.report, audit) if options.count else joined.report)
+            findings.extend(joined.findings)
+            continue
+        alone = report_alone(audit)
+        functions.append(counted(alone, audit) if options.count else alone)
+        ptx = audit.function if audit.function.language is Language.PTX else None
+        findings.extend(Twins(ptx, None, None).decorated(one) for one in audit.findings)
+    image = audited.image
+    if image.source is not None:
+        findings = [source_first(one, image.source) for one in findings]
+    texts = {audited.module.name: audited.module.text, **audited.listings}
+    listings = {name: text for name, text in texts.items() if options.listings or COMMENT_WORD in text}
+    return ImageResult(
+        report=InputReport(image.name, image.kind.value, image.sha256, None, tuple(audited.notes)),
+        functions=tuple(functions),
+        findings=tuple(findings),
+        listings=listings,
+        matched=bool(audited.audits),
+        internal_errors=tuple(dict.fromkeys(faults)),
+        no_assembler=audited.no_assembler,
+    )
+
+
+def _is_wanted(image: KernelImage, options: AuditOptions) -> bool:
+    """Whether anything in an image is asked for; told without a disassembler where there is a choice."""
+    if options.kernel is None and options.architecture is None:
+        return True
+    return is_asked_for(summarise(image), options.selection)
+
+
+def _unsupported(image: KernelImage, error: UnsupportedArchitecture) -> ImageResult:
+    """An architecture not known: an error where a user named the file, one of many targets in a container."""
+    if len(image.place.parts) == 1:
+        return ImageResult(_failed(image, _named(image.name, str(error))))
+    reason = str(error).removeprefix(f"{image.name}: ")
+    skipped = SkippedInput(image.name, image.kind.value, image.sha256, reason)
+    return ImageResult(None, matched=True, skipped=skipped)
+
+
+def _failed(image: KernelImage, message: str, notes: tuple[str, ...] = ()) -> InputReport:
+    return InputReport(image.name, image.kind.value, image.sha256, " ".join(message.split()), notes)
+
+
+def _named(name: str, message: str) -> str:
+    """The message with the input's name in front, unless it has it."""
+    return message if name in message else f"{name}: {message}"
+
+
+def _is_chosen(function: Function, options: AuditOptions) -> bool:
+    selection = options.selection
+    if not selection.takes_architecture(function.architecture):
+        return False
+    kernel = selection.kernel
+    return kernel is None or any(kernel.search(name) for name in (function.name, function.demangled))

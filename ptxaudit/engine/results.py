@@ -1,0 +1,60 @@
+"""What an audit is asked, and what one image gives."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ptxaudit.arch import Architecture
+from ptxaudit.engine.function_audit import InternalError
+from ptxaudit.engine.launches import NamedLaunch
+from ptxaudit.engine.registry import Rule
+from ptxaudit.engine.selection import Selection
+from ptxaudit.rules.model import Finding, FunctionReport, InputReport, SkippedInput
+
+COMMENT_WORD = "ptxaudit:"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What to audit: ``rules``, functions whose name matches ``kernel``, built for ``architecture``.
+
+    ``architecture`` without a suffix also takes the suffixed targets of the same number. ``strict`` also
+    reports notes of low confidence. ``jobs`` is the number of processes, 0 for as many as pay off.
+    ``count`` has each function's synchronisations counted, for a comparison.
+    ``listings`` keeps the texts that a page shows excerpts of, those without findings up to 32 MB in all;
+    texts with a comment for ptxaudit are kept anyway.
+    ``assemble`` has PTX assembled, so that its SASS is audited too.
+    """
+
+    rules: tuple[Rule, ...]
+    kernel: re.Pattern[str] | None = None
+    architecture: Architecture | None = None
+    strict: bool = False
+    jobs: int = 0
+    launches: tuple[NamedLaunch, ...] = ()
+    count: bool = False
+    listings: bool = True
+    assemble: bool = False
+
+    @property
+    def selection(self) -> Selection:
+        """Which functions are asked for."""
+        return Selection(self.kernel, self.architecture)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageResult:
+    """What one image gave; crosses process borders. ``report`` is ``None`` when it was not asked for.
+
+    ``listings`` are the texts that its places are in, by name. ``no_assembler`` says that its PTX was not
+    assembled for want of an assembler.
+    """
+
+    report: InputReport | None
+    functions: tuple[FunctionReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    listings: Mapping[str, str] = field(default_factory=dict)
+    matched: bool = False
+    internal_errors: tuple[InternalError, ...] = ()
+    skipped: SkippedInput | None = None
+    no_assembler: str | None = None

@@ -1,0 +1,142 @@
+"""Where an instruction is in the other language and in the source: the places that a joined finding shows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from ptxaudit.analysis.join import Join, JoinMethod
+from ptxaudit.ir.function import Function
+from ptxaudit.ir.instruction import Instruction
+from ptxaudit.rules.model import CodePlace, Confidence, Finding
+from ptxaudit.source import Location, LocationKind, SourceLine
+
+CONFIDENCE: Mapping[JoinMethod, Confidence] = {
+    JoinMethod.LINE_TABLE: Confidence.HIGH,
+    JoinMethod.SAME_CODE: Confidence.HIGH,
+    JoinMethod.ASSEMBLED: Confidence.MEDIUM,
+    JoinMethod.SOURCE_LINES: Confidence.MEDIUM,
+    JoinMethod.EVENT_ORDER: Confidence.LOW,
+}
+_SHOWN_TWINS = 4
+_SOURCE_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".mlir", ".py"})
+_LARGEST_SOURCE = 1 << 24
+
+
+class Twins:
+    """The places of one function in PTX, SASS and source; ``join`` is ``None`` where only one is at hand."""
+
+    def __init__(self, ptx: Function | None, sass: Function | None, join: Join | None) -> None:
+        self.ptx = ptx
+        self.sass = sass
+        self.join = join
+
+    @cached_property
+    def _ptx_places(self) -> dict[tuple[int | None, int | None], int]:
+        instructions = () if self.ptx is None else self.ptx.instructions
+        return {(one.location.line, one.location.column): one.index for one in instructions}
+
+    @cached_property
+    def _sass_places(self) -> dict[int | None, int]:
+        instructions = () if self.sass is None else self.sass.instructions
+        return {one.location.offset: one.index for one in instructions}
+
+    def ptx_index(self, place: CodePlace) -> int | None:
+        """The PTX instruction that a place is, or was assembled from."""
+        location = place.location
+        if location.kind is LocationKind.PTX:
+            return self._ptx_places.get((location.line, location.column))
+        index = self._sass_places.get(location.offset)
+        return None if index is None or self.join is None else self.join.ptx_of.get(index)
+
+    def decorated(self, finding: Finding) -> Finding:
+        """The finding with every place shown in all the languages at hand."""
+        return replace(
+            finding,
+            primary=self.with_twins(finding.primary),
+            related=tuple(self.with_twins(place) for place in finding.related),
+        )
+
+    def with_twins(self, place: CodePlace) -> CodePlace:
+        """The place with the same instruction in the other language and in the source."""
+        known = {twin.location for twin in place.twins}
+        found = tuple(twin for twin in self._twins(place) if twin.location not in known)
+        return replace(place, twins=(*place.twins, *found))
+
+    def _twins(self, place: CodePlace) -> Iterator[CodePlace]:
+        index = self.ptx_index(place)
+        if index is None or self.ptx is None:
+            return
+        if place.location.kind is LocationKind.PTX:
+            yield from self._sass_twins(index)
+        else:
+            yield _code(self.ptx.instructions[index], f"the PTX that it comes from{self._doubt}")
+        line = self.ptx.source_lines.get(index)
+        if line is not None and line.line > 0:
+            yield source_place(line)
+
+    def _sass_twins(self, index: int) -> Iterator[CodePlace]:
+        if self.sass is None or self.join is None:
+            return
+        for one in self.join.sass_of.get(index, ())[:_SHOWN_TWINS]:
+            yield _code(self.sass.instructions[one], f"assembled to this{self._doubt}")
+
+    @property
+    def _doubt(self) -> str:
+        if self.join is None or CONFIDENCE[self.join.method] is Confidence.HIGH:
+            return ""
+        return f" (by the {self.join.method}, confidence {CONFIDENCE[self.join.method]})"
+
+
+def source_first(finding: Finding, source: str) -> Finding:
+    """The finding with its places given as lines of the source, where that is known.
+
+    ``source`` is how the user named the file that was compiled; compilers note its whole path.
+    """
+    places = (_source_first(place, source) for place in (finding.primary, *finding.related))
+    primary, *related = places
+    return replace(finding, primary=primary, related=tuple(related))
+
+
+def _source_first(place: CodePlace, name: str) -> CodePlace:
+    source = next((one for one in place.twins if one.location.kind is LocationKind.SOURCE), None)
+    if source is None:
+        return place
+    own = replace(place, role="related", twins=(), note=source.note)
+    others = tuple(one for one in place.twins if one is not source)
+    location = source.location
+    if Path(location.file).resolve() == Path(name).resolve():
+        location = replace(location, file=name)
+    return replace(source, location=location, role=place.role, note=place.note, twins=(own, *others))
+
+
+def _code(instruction: Instruction, note: str) -> CodePlace:
+    return CodePlace("related", instruction.location, " ".join(instruction.text.split()), note)
+
+
+def source_place(line: SourceLine) -> CodePlace:
+    """The line of the kernel's own source; its note says what was inlined there."""
+    own = line.outermost
+    note = None if own is line else f"inlined there from {line.file}:{line.line}"
+    location = Location(LocationKind.SOURCE, own.file, own.line, own.column or None)
+    return CodePlace("related", location, source_text(own.file, own.line), note)
+
+
+def source_text(file: str, line: int) -> str:
+    """A line of a source file, empty where that is not there to be read.
+
+    The name comes from the code that is audited: only what is named like a source is opened.
+    """
+    lines = _source_lines(file)
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+@lru_cache(maxsize=32)
+def _source_lines(file: str) -> tuple[str, ...]:
+    path = Path(file)
+    try:
+        if path.suffix not in _SOURCE_SUFFIXES or not path.is_file() or path.stat().st_size > _LARGEST_SOURCE:
+            return ()
+        return tuple(path.read_text("utf-8", "replace").splitlines())
+    except (OSError, ValueError):
+        return ()
