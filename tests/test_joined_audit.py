@@ -204,7 +204,19 @@ def test_a_cubin_asks_the_ptx_that_it_carries(tmp_path: Path) -> None:
     assert SCOPE in function.settled
     finding = finding_of(done, SCOPE)
     assert finding.input == str(cubin)
-    assert {place.location.file for place in finding.primary.twins} >= {str(cubin)}
+    assert {place.location.file for place in finding.primary.twins} >= {str(cubin), "exchange.cu"}
+
+
+def test_a_cubin_alone_shows_the_lines_of_its_source(tmp_path: Path) -> None:
+    cubin = tmp_path / "exchange.cubin"
+    content = assembled(RIGHT)
+    cubin.write_bytes(content.replace(b".nv_debug_ptx_txt", b".nv_nothing_of_it"))
+    done = run(cubin)
+    assert one_function(done).evidence == "sass"
+    finding = finding_of(done, COST)
+    (source,) = finding.primary.twins
+    assert (source.location.kind, source.location.file) == (LocationKind.SOURCE, "exchange.cu")
+    assert source.location.line in (14, 39)
 
 
 @pytest.mark.parametrize(

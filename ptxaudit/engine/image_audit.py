@@ -5,11 +5,12 @@ assembled, PTX that a cubin carries), is asked what that leaves open and, in SAS
 and a cubin that were both given are judged in full, each on its own, and their functions joined by name.
 """
 
+import contextlib
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptxaudit.engine.counterpart import NoAssembler, Pending, assembling, embedded, given
+from ptxaudit.engine.counterpart import NoAssembler, Pending, assembling, embedded, given, lines_of
 from ptxaudit.engine.function_audit import (
     FunctionAudit,
     InternalError,
@@ -28,6 +29,7 @@ from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture
+from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.rules.model import (
     Category,
@@ -239,6 +241,7 @@ def _add(
 def _result(audited: _Audited, options: AuditOptions) -> ImageResult:
     functions: list[FunctionReport] = []
     findings: list[Finding] = []
+    image = audited.image
     faults = [*audited.faults]
     for audit in audited.audits:
         faults.extend(audit.internal_errors)
@@ -252,9 +255,8 @@ def _result(audited: _Audited, options: AuditOptions) -> ImageResult:
             continue
         alone = report_alone(audit)
         functions.append(counted(alone, audit) if options.count else alone)
-        ptx = audit.function if audit.function.language is Language.PTX else None
-        findings.extend(Twins(ptx, None, None).decorated(one) for one in audit.findings)
-    image = audited.image
+        twins = _alone_twins(audit, image)
+        findings.extend(twins.decorated(one) for one in audit.findings)
     if image.source is not None:
         findings = [source_first(one, image.source) for one in findings]
     texts = {audited.module.name: audited.module.text, **audited.listings}
@@ -268,6 +270,17 @@ def _result(audited: _Audited, options: AuditOptions) -> ImageResult:
         internal_errors=tuple(dict.fromkeys(faults)),
         no_assembler=audited.no_assembler,
     )
+
+
+def _alone_twins(audit: FunctionAudit, image: KernelImage) -> Twins:
+    """The lines of the source of a function of which one language is at hand."""
+    if audit.function.language is Language.PTX:
+        return Twins(audit.function, None, None)
+    lines = DebugLines({}, {}, None)
+    if audit.findings:
+        with contextlib.suppress(InputError):
+            lines = read_debug_lines(image.content, image.name)
+    return Twins(None, audit.function, None, lines_of(audit.function, lines).source)
 
 
 def _is_wanted(image: KernelImage, options: AuditOptions) -> bool:

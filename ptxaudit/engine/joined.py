@@ -46,8 +46,9 @@ def join_audits(
     ptx, sass = (first, second) if is_ptx else (second, first)
     try:
         assert ptx.analysis is not None and sass.analysis is not None
-        join = _join(ptx.analysis, sass.analysis, evidence)
-        twins = Twins(ptx.function, sass.function, join)
+        lines = SassLines() if evidence.lines is None else lines_of(sass.function, evidence.lines)
+        join = _join(ptx.analysis, sass.analysis, evidence.again, lines)
+        twins = Twins(ptx.function, sass.function, join, lines.source)
         merged = merge(ptx, sass, rules, twins)
         report = report_joined(first, second, merged, join, evidence.origin)
     except Exception as error:
@@ -57,9 +58,7 @@ def join_audits(
     return JoinedFunction(report, findings)
 
 
-def _join(ptx: FunctionAnalysis, sass: FunctionAnalysis, evidence: Evidence) -> Join:
-    again = evidence.again
-    lines = SassLines() if evidence.lines is None else lines_of(sass.function, evidence.lines)
+def _join(ptx: FunctionAnalysis, sass: FunctionAnalysis, again: Reassembled | None, lines: SassLines) -> Join:
     if again is None or lines.ptx:
         return join_functions(ptx, sass, lines)
     functions = {one.name: one for one in again.module.functions}

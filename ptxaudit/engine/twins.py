@@ -24,12 +24,22 @@ _LARGEST_SOURCE = 1 << 24
 
 
 class Twins:
-    """The places of one function in PTX, SASS and source; ``join`` is ``None`` where only one is at hand."""
+    """The places of one function in PTX, SASS and source; ``join`` is ``None`` where only one is at hand.
 
-    def __init__(self, ptx: Function | None, sass: Function | None, join: Join | None) -> None:
+    ``sources`` are the lines of the source by SASS instruction, for code whose PTX does not tell them.
+    """
+
+    def __init__(
+        self,
+        ptx: Function | None,
+        sass: Function | None,
+        join: Join | None,
+        sources: Mapping[int, tuple[str, int]] | None = None,
+    ) -> None:
         self.ptx = ptx
         self.sass = sass
         self.join = join
+        self.sources = sources or {}
 
     @cached_property
     def _ptx_places(self) -> dict[tuple[int | None, int | None], int]:
@@ -65,15 +75,28 @@ class Twins:
 
     def _twins(self, place: CodePlace) -> Iterator[CodePlace]:
         index = self.ptx_index(place)
-        if index is None or self.ptx is None:
-            return
-        if place.location.kind is LocationKind.PTX:
-            yield from self._sass_twins(index)
-        else:
-            yield _code(self.ptx.instructions[index], f"the PTX that it comes from{self._doubt}")
-        line = self.ptx.source_lines.get(index)
+        if index is not None and self.ptx is not None:
+            if place.location.kind is LocationKind.PTX:
+                yield from self._sass_twins(index)
+            else:
+                yield _code(self.ptx.instructions[index], f"the PTX that it comes from{self._doubt}")
+        line = self._source_line(place, index)
         if line is not None and line.line > 0:
             yield source_place(line)
+
+    def _source_line(self, place: CodePlace, index: int | None) -> SourceLine | None:
+        """By the PTX, which knows what was inlined, else by the SASS that the place is or became."""
+        told = None if self.ptx is None or index is None else self.ptx.source_lines.get(index)
+        if told is not None:
+            return told
+        candidates: tuple[int, ...] = ()
+        if place.location.kind is LocationKind.SASS:
+            own = self._sass_places.get(place.location.offset)
+            candidates = () if own is None else (own,)
+        elif index is not None and self.join is not None:
+            candidates = self.join.sass_of.get(index, ())
+        found = next((self.sources[one] for one in candidates if one in self.sources), None)
+        return None if found is None else SourceLine(*found)
 
     def _sass_twins(self, index: int) -> Iterator[CodePlace]:
         if self.sass is None or self.join is None:
