@@ -21,10 +21,13 @@ class FunctionAnalysis:
         self.function = function
         self.module = module
         self.launch = launch
+        self.used: set[str] = set()
         self._memo: dict[str, Any] = {}
 
     def memo(self, name: str, compute: Callable[[], E]) -> E:
-        """The result of a further analysis, computed the first time it is asked for."""
+        """The result of a further analysis, computed the first time it is asked for; ``used`` keeps its
+        name."""
+        self.used.add(name)
         if name not in self._memo:
             self._memo[name] = compute()
         result: E = self._memo[name]

@@ -16,6 +16,7 @@ from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import Finding, Outcome, Verdict, Violation
 
 INTERNAL_ERROR = "internal error: "
+_EXECUTIONS = frozenset({"order", "global order"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,10 @@ class InternalError:
 
 @dataclass(slots=True)
 class FunctionAudit:
-    """What the rules say of one function. ``analysis`` is ``None`` where it could not be analysed."""
+    """What the rules say of one function. ``analysis`` is ``None`` where it could not be analysed.
+
+    ``executed`` are the rules whose verdicts rest on executing the function.
+    """
 
     function: Function
     input: str
@@ -37,6 +41,7 @@ class FunctionAudit:
     reasons: dict[str, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     internal_errors: list[InternalError] = field(default_factory=list)
+    executed: set[str] = field(default_factory=set)
 
     def failed(self, rule: str) -> bool:
         """Whether a rule's check is at fault, which asking the other language would only repeat."""
@@ -75,7 +80,10 @@ def ask(audit: FunctionAudit, rules: tuple[Rule, ...], strict: bool) -> None:
     if audit.analysis is None:
         return
     for rule in rules:
+        audit.analysis.used.clear()
         outcome, findings = _judged(audit, audit.analysis, rule, strict)
+        if not _EXECUTIONS.isdisjoint(audit.analysis.used):
+            audit.executed.add(rule.id)
         audit.findings.extend(findings)
         audit.verdicts[rule.id] = outcome.verdict
         if outcome.reason is not None:

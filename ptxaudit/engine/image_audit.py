@@ -30,6 +30,7 @@ from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture
 from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
+from ptxaudit.ir.events import Transfer, TransferKind
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.rules.model import (
     Category,
@@ -188,8 +189,22 @@ def _open(rule: Rule, first: FunctionAudit) -> bool:
 
 
 def _open_or_cost(rule: Rule, first: FunctionAudit) -> bool:
+    """Of the SASS that PTX is assembled to: its cost, and what the PTX leaves open.
+
+    Executing it once more takes as long as all else, and shows nothing new unless ptxas knows more: of
+    functions that it inlines, or of an instruction that the tables do not have.
+    """
+    is_open = _open(rule, first)
+    if rule.id in first.executed:
+        return is_open and _has_gaps(first)
     is_cost = rule.pattern.category is Category.PERFORMANCE and Language.SASS.value in rule.pattern.inputs
-    return (is_cost and not first.failed(rule.id)) or _open(rule, first)
+    return is_open or (is_cost and not first.failed(rule.id))
+
+
+def _has_gaps(audit: FunctionAudit) -> bool:
+    calls = () if audit.analysis is None else audit.analysis.occurrences(Transfer)
+    calling = any(transfer.kind is TransferKind.CALL for _, transfer in calls)
+    return calling or not all(one.known for one in audit.function.instructions)
 
 
 def _join(audited: _Audited, other: Evidence, options: AuditOptions, asked: _Asked) -> None:
