@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from ptxaudit.analysis.order.trace import AsyncOperation
 
+# In place of the generation of the cluster barrier that a lane has arrived in and not yet waited for.
+NOT_ARRIVED = -1
+
 
 @dataclass(slots=True)
 class Mbarrier:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ptxaudit.analysis.order.barriers import CtaBarrierState
+from ptxaudit.analysis.order.barriers import NOT_ARRIVED, CtaBarrierState
 from ptxaudit.analysis.order.executing import Executing, Progress
 from ptxaudit.analysis.order.trace import BarrierKey
 from ptxaudit.ir import events as ev
@@ -61,21 +61,27 @@ def _finish_cta_barrier(machine: "Machine", key: BarrierKey) -> None:
 
 
 def cluster_barrier(here: Executing, event: ev.ClusterBarrier) -> Progress:
-    """``barrier.cluster``: an arrival, or the wait for the generation that the warp arrived in."""
-    machine, warp = here.machine, here.fragment.warp
+    """``barrier.cluster``: an arrival, or the wait for the generation that the lanes arrived in.
+
+    A wait without an arrival since the last one waits for a generation that lacks its own arrival.
+    """
+    machine = here.machine
+    arrivals = machine.cluster_arrivals[here.fragment.warp]
     key: BarrierKey = ("cluster", 0, 0)
     state = machine.cluster_barrier
     if event.action is ev.BarrierAction.ARRIVE:
         step = here.step(event)
         step.key, step.phase, step.count = key, state.generation, here.lane_count
-        machine.cluster_arrivals[warp] = state.generation
+        arrivals[here.active] = state.generation
         state.arrived += step.count
         _finish_cluster_barrier(machine)
         return Progress.CONTINUE
-    generation = machine.cluster_arrivals.get(warp, state.generation)
+    arrived = arrivals[here.active]
+    generation = state.generation if (arrived == NOT_ARRIVED).any() else int(arrived.max())
     if state.generation <= generation:
         machine.wait_for(here.fragment, key, generation)
         return Progress.WAIT
+    arrivals[here.active] = NOT_ARRIVED
     step = here.step(event)
     step.key, step.phase = key, generation
     return Progress.CONTINUE

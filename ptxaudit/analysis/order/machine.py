@@ -7,15 +7,16 @@ branch's immediate post-dominator. A failed ``try_wait`` returns false; a fragme
 with nothing done in between waits for the phase.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxaudit.analysis.order import effects, effects_barrier, effects_mbarrier, effects_memory
 from ptxaudit.analysis.order.address import in_cta, shared_layout
-from ptxaudit.analysis.order.barriers import ClusterBarrierState, CtaBarrierState, Mbarrier
+from ptxaudit.analysis.order.barriers import NOT_ARRIVED, ClusterBarrierState, CtaBarrierState, Mbarrier
 from ptxaudit.analysis.order.decisions import Decisions
 from ptxaudit.analysis.order.executing import Executing, Progress, among
 from ptxaudit.analysis.order.flags import StrongWrites, flag_loops
@@ -147,7 +148,9 @@ class Machine:
         self.operations_left = bounds.operations
         self.operation_count = 0
         self.allocated_columns: Counter[int] = Counter()
-        self.cluster_arrivals: dict[int, int] = {}
+        self.cluster_arrivals: defaultdict[int, NDArray[np.int64]] = defaultdict(
+            lambda: np.full(LANES, NOT_ARRIVED, dtype=np.int64)
+        )
         self.wgmma_commits: Counter[int] = Counter()
         self._current: AsyncOperation | None = None
         self._choices: dict[Hashable, _Choice] = {}
@@ -460,8 +463,8 @@ class Machine:
         cta = self.execution.warps[fragment.warp].cta
         leaving = int(np.count_nonzero(lanes))
         self.exited[cta] += leaving
-        if self.cluster_arrivals.get(fragment.warp) == self.cluster_barrier.generation:
-            self.cluster_barrier.arrived -= leaving  # they count as exited now
+        arrived = self.cluster_arrivals[fragment.warp] == self.cluster_barrier.generation
+        self.cluster_barrier.arrived -= int(np.count_nonzero(arrived & lanes))  # they count as exited now
         fragment.mask = fragment.mask & ~lanes
         alive = bool(fragment.mask.any())
         if not alive:
