@@ -10,6 +10,7 @@ the analysis lacks looks the same.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from time import process_time
 
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
@@ -21,6 +22,8 @@ from ptxaudit.ir.function import Language
 
 # A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
 _SAMPLES = (4, 1024, 512)
+# One with which long rings come round twice: only to see whether it hangs, since it takes long where not.
+_LONG_SAMPLE = 8192
 # A sampled execution may have this part of the operations.
 _SAMPLED_SHARE = 5
 
@@ -65,7 +68,7 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     related quantities need not fit together), samples of parameter values are tried. ``operations`` bounds
     one execution, ``deadline`` the process's time.
     """
-    unknown = _try_shapes(program, operations, None, deadline)
+    unknown = _try_shapes(program, operations, None, deadline=deadline)
     if unknown is None:
         return None
     first = unknown.best
@@ -73,27 +76,24 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     doubtful = first.longer if settled else first.execution
     if doubtful is None:
         return Start(first)
-    in_ptx = program.analysis.function.language is Language.PTX
-    hanging: Attempt | None = None
-    ended: list[Attempt] = []
-    for sample in _SAMPLES:
-        tries = _try_shapes(program, operations // _SAMPLED_SHARE, sample, deadline)
-        if tries is None:
-            continue
-        if tries.best.execution.complete:
-            ended.append(tries.best)
-        elif in_ptx and hanging is None and _always_hangs(program, tries, doubtful):
-            hanging = tries.best
-        if settled and hanging is not None:
-            break
-    if settled or not ended:
+    sampled = partial(_try_shapes, program, operations // _SAMPLED_SHARE, deadline=deadline)
+    tries = {sample: sampled(sample) for sample in (() if settled else _SAMPLES)}
+    hanging = None
+    if program.analysis.function.language is Language.PTX:
+        for sample in (*_SAMPLES, _LONG_SAMPLE):
+            found = tries.get(sample) or sampled(sample)
+            hanging = None if found is None else _hanging(program, found, first.shape, doubtful)
+            if hanging is not None:
+                break
+    ended = [found.best for found in tries.values() if found is not None and found.best.execution.complete]
+    if not ended:
         return Start(first, hanging)
     longest = max(ended, key=lambda attempt: len(attempt.execution.entries))
     # With other values warps may still wait for ever: the sample shows one launch, not all.
     return Start(longest, hanging, bool(first.execution.stuck))
 
 
-def _try_shapes(program: Program, operations: int, sample: int | None, deadline: float) -> _Tries | None:
+def _try_shapes(program: Program, operations: int, sample: int | None, *, deadline: float) -> _Tries | None:
     """Try the shapes until every warp runs to its end; the best is that one, else the first."""
     attempts: list[Attempt] = []
     for shape in shapes(program):
@@ -106,14 +106,16 @@ def _try_shapes(program: Program, operations: int, sample: int | None, deadline:
     return _Tries(attempts, attempts[0], True) if attempts else None
 
 
-def _always_hangs(program: Program, tries: _Tries, doubtful: Execution) -> bool:
-    """Whether a sample hangs in every shape, on a barrier that starved with unknown parameters, too.
+def _hanging(program: Program, tries: _Tries, shape: LaunchShape, doubtful: Execution) -> Attempt | None:
+    """The attempt with a shape, if a sample hangs in every shape, and there on a barrier that starved before.
 
-    Where the kernel's data decide something on the way, it must hang with the contrary decisions as well.
+    ``doubtful`` is the run with unknown parameters that got stuck. Where the kernel's data decide something
+    on the way, the sample must hang with the contrary decisions as well.
     """
     if not tries.all or not all(_hangs_whatever_the_data(program, attempt) for attempt in tries.attempts):
-        return False
-    return bool(_starved(tries.best.execution) & _starved(doubtful))
+        return None
+    alike = next((attempt for attempt in tries.attempts if attempt.shape == shape), tries.best)
+    return alike if _starved(alike.execution) & _starved(doubtful) else None
 
 
 def _hangs_whatever_the_data(program: Program, attempt: Attempt) -> bool:
@@ -138,7 +140,8 @@ def _attempt(
     bounds = Bounds(operations)
     shortest = Machine(program, shape, bounds, sample=sample).run()
     best = Attempt(shortest, shortest, shape, bounds, sample)
-    while best.execution.complete and process_time() < deadline:
+    # Where nothing was decided, no bound had a say.
+    while best.execution.complete and best.execution.decisions and process_time() < deadline:
         wanted = wanted_iterations(program, best.execution, best.bounds)
         every = best.bounds.default_iterations
         if wanted == dict(best.bounds.iterations or {}):
