@@ -22,7 +22,13 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.calls import CallEffect, call_effects
 from ptxaudit.analysis.order.flags import flag_loops
 from ptxaudit.analysis.order.gaps import Gap
-from ptxaudit.analysis.order.launches import Start, first_launch, shows_something
+from ptxaudit.analysis.order.launches import (
+    Attempt,
+    Start,
+    first_launch,
+    hanging_launch,
+    shows_something,
+)
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program, compile_program, hands_over_to_other_ctas
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
@@ -147,13 +153,7 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
         return report
     reverse = replace(run, last_first=True)
     _look_at(report, reverse, reverse.machine(program).run())
-    if start.hanging is not None:
-        value = f"32-bit parameters and the grid size are {start.hanging.sample} (first CTA)"
-        _extend(report.assumptions, (f"a launch was looked at, too, whose {value}",))
-        hanging = Run(start.hanging.shape, start.hanging.bounds, sample=start.hanging.sample)
-        _look_at(report, hanging, start.hanging.execution)
-        if not shows_something(start.hanging.execution):  # the kernel's data decide, and it hangs either way
-            _note_deadlock(report, start.hanging.execution)
+    _note_hanging(report, start.hanging)
     for shape in other_shapes(program, first.shape):
         other = replace(run, shape=shape)
         larger = other.machine(program).run()
@@ -168,7 +168,22 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
         bounds = Bounds(_TURNED_OPERATIONS + 4 * first.shortest.operations)
         turned = replace(run, bounds=bounds, forced=forced)
         _look_at(report, turned, turned.machine(program).run())
+    if report.stuck_if_possible and not report.deadlock and process_time() < deadline:
+        _note_hanging(
+            report, hanging_launch(program, limits.operations, first.shape, report.executions, deadline)
+        )
     return report
+
+
+def _note_hanging(report: OrderReport, hanging: Attempt | None) -> None:
+    """Add a sampled launch in which warps wait for ever, if one was found."""
+    if hanging is None:
+        return
+    value = f"32-bit parameters and the grid size are {hanging.sample} (first CTA)"
+    _extend(report.assumptions, (f"a launch was looked at, too, whose {value}",))
+    _look_at(report, Run(hanging.shape, hanging.bounds, sample=hanging.sample), hanging.execution)
+    if not shows_something(hanging.execution):  # the kernel's data decide, and it hangs either way
+        _note_deadlock(report, hanging.execution)
 
 
 def _take_up(program: Program, report: OrderReport, start: Start, run: Run) -> None:

@@ -2,16 +2,17 @@
 
 Property: ``first_launch`` gives a shape and loop bounds with which every warp ends and every ring of
 barriers comes round twice, parameters unknown if that can be, else sampled. ``Start.hanging`` is a launch
-with every parameter known in which warps wait for ever: it exists where the run with unknown parameters got
+with every parameter known in which warps wait for ever: it exists where a run with unknown parameters got
 stuck, too, and where with the sampled values every shape that the code leaves open does, whichever way the
 kernel's data decide. Direction and join do not apply. Known limits: all sampled parameters have one value;
 data decide all one way or all the other; of a kernel in SASS no hanging launch is given, since a value that
 the analysis lacks looks the same.
 """
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from time import process_time
+from types import MappingProxyType
 
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program
@@ -68,7 +69,7 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     related quantities need not fit together), samples of parameter values are tried. ``operations`` bounds
     one execution, ``deadline`` the process's time.
     """
-    unknown = _try_shapes(program, operations, None, deadline=deadline)
+    unknown = _try_shapes(program, operations, None, deadline)
     if unknown is None:
         return None
     first = unknown.best
@@ -76,15 +77,11 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     doubtful = first.longer if settled else first.execution
     if doubtful is None:
         return Start(first)
-    sampled = partial(_try_shapes, program, operations // _SAMPLED_SHARE, deadline=deadline)
-    tries = {sample: sampled(sample) for sample in (() if settled else _SAMPLES)}
-    hanging = None
-    if program.analysis.function.language is Language.PTX:
-        for sample in (*_SAMPLES, _LONG_SAMPLE):
-            found = tries.get(sample) or sampled(sample)
-            hanging = None if found is None else _hanging(program, found, first.shape, doubtful)
-            if hanging is not None:
-                break
+    tries: dict[int, _Tries | None] = {}
+    if not settled:
+        share = operations // _SAMPLED_SHARE
+        tries = {sample: _try_shapes(program, share, sample, deadline) for sample in _SAMPLES}
+    hanging = hanging_launch(program, operations, first.shape, (doubtful,), deadline, tries)
     ended = [found.best for found in tries.values() if found is not None and found.best.execution.complete]
     if not ended:
         return Start(first, hanging)
@@ -93,7 +90,30 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     return Start(longest, hanging, bool(first.execution.stuck))
 
 
-def _try_shapes(program: Program, operations: int, sample: int | None, *, deadline: float) -> _Tries | None:
+def hanging_launch(
+    program: Program,
+    operations: int,
+    shape: LaunchShape,
+    doubtful: Iterable[Execution],
+    deadline: float,
+    known: "Mapping[int, _Tries | None]" = MappingProxyType({}),
+) -> Attempt | None:
+    """A sampled launch that hangs on a barrier on which one of the ``doubtful`` executions got stuck, too.
+
+    ``known`` are samples that were tried already.
+    """
+    barriers = {barrier for execution in doubtful for barrier in _starved(execution)}
+    if program.analysis.function.language is not Language.PTX or not barriers:
+        return None
+    for sample in (*_SAMPLES, _LONG_SAMPLE):
+        tries = known.get(sample) or _try_shapes(program, operations // _SAMPLED_SHARE, sample, deadline)
+        hanging = None if tries is None else _hanging(program, tries, shape, barriers)
+        if hanging is not None:
+            return hanging
+    return None
+
+
+def _try_shapes(program: Program, operations: int, sample: int | None, deadline: float) -> _Tries | None:
     """Try the shapes until every warp runs to its end; the best is that one, else the first."""
     attempts: list[Attempt] = []
     for shape in shapes(program):
@@ -106,16 +126,17 @@ def _try_shapes(program: Program, operations: int, sample: int | None, *, deadli
     return _Tries(attempts, attempts[0], True) if attempts else None
 
 
-def _hanging(program: Program, tries: _Tries, shape: LaunchShape, doubtful: Execution) -> Attempt | None:
-    """The attempt with a shape, if a sample hangs in every shape, and there on a barrier that starved before.
+def _hanging(
+    program: Program, tries: _Tries, shape: LaunchShape, barriers: set[tuple[str, int]]
+) -> Attempt | None:
+    """The attempt with a shape, if a sample hangs in every shape, and there on one of some barriers.
 
-    ``doubtful`` is the run with unknown parameters that got stuck. Where the kernel's data decide something
-    on the way, the sample must hang with the contrary decisions as well.
+    Where the kernel's data decide something on the way, it must hang with the contrary decisions as well.
     """
     if not tries.all or not all(_hangs_whatever_the_data(program, attempt) for attempt in tries.attempts):
         return None
     alike = next((attempt for attempt in tries.attempts if attempt.shape == shape), tries.best)
-    return alike if _starved(alike.execution) & _starved(doubtful) else None
+    return alike if _starved(alike.execution) & barriers else None
 
 
 def _hangs_whatever_the_data(program: Program, attempt: Attempt) -> bool:
