@@ -99,3 +99,12 @@ def test_a_hang_that_the_data_may_avoid_is_none() -> None:
     found = report(f"{VOTE} @%p5 bra END; {HANDOVER}", count=2)
     assert not found.deadlock
     assert found.stuck_if_possible
+
+
+def test_a_hang_that_only_a_turned_condition_leads_to_is_looked_for_in_samples() -> None:
+    large = (
+        "setp.gt.s32 %p3, %r2, 64; @%p3 bra LARGE; bar.sync 2, 64; bar.sync 2, 64; bar.sync 2, 64; bra END;"
+    )
+    found = report(f"{large} LARGE: {HANDOVER}", count=2)
+    assert found.executions[0].complete
+    assert {stuck.key for stuck in found.deadlock} == {("mbarrier", 0, 1024)}
