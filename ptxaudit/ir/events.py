@@ -131,7 +131,7 @@ class Access:
     tensor maps); ``size_operand`` holds a byte count that is an operand. ``barrier`` is the mbarrier
     that a ``Completion.MBARRIER`` access completes on. ``cache`` is the cache operator or ``nc``.
     ``remote`` tells that the address may be in another CTA of the cluster. ``multicast`` tells that the
-    write goes to every CTA of a mask.
+    write goes to every CTA of ``cta_mask``, which is ``None`` where the mask is not known.
     """
 
     kind: AccessKind
@@ -147,6 +147,7 @@ class Access:
     size_operand: Operand | None = None
     cache: str | None = None
     multicast: bool = False
+    cta_mask: Operand | None = None
     value: Operand | None = None
     operation: str | None = None
     matrix: MatrixOperand | None = None
@@ -190,7 +191,8 @@ class MbarrierArrive:
     """An arrive-on operation. ``count`` is ``None`` for one arrival.
 
     ``expect_bytes`` is the transaction count that ``.expect_tx`` adds before arriving. ``no_increment``
-    is ``cp.async.mbarrier.arrive.noinc``. ``peer`` tells that a CTA mask or a pair may be signalled.
+    is ``cp.async.mbarrier.arrive.noinc``. ``multicast`` tells that the barrier at the same offset in every
+    CTA of ``cta_mask`` (``None`` where the mask is not known) is signalled.
     """
 
     address: Operand
@@ -202,6 +204,7 @@ class MbarrierArrive:
     drop: bool = False
     source: ArriveSource = ArriveSource.THREAD
     multicast: bool = False
+    cta_mask: Operand | None = None
     no_increment: bool = False
     state: Register | None = None
 
@@ -222,7 +225,8 @@ class MbarrierCompleteTx:
     ``scope`` is the scope of the release that the completion performs (cluster for all of them,
     PTX ISA 9.7.13.15.8). ``proxy`` is how the payload travels: a generic-proxy payload (``st.async``,
     ``red.async``) needs an acquire that reaches its writer, an async-proxy payload comes with an
-    implicit proxy fence. ``bytes`` is ``None`` when a tensor map decides it.
+    implicit proxy fence. ``bytes`` is ``None`` when a tensor map decides it. ``multicast`` and
+    ``cta_mask`` are as for accesses.
     """
 
     address: Operand
@@ -231,6 +235,7 @@ class MbarrierCompleteTx:
     scope: Scope
     proxy: Proxy
     multicast: bool = False
+    cta_mask: Operand | None = None
 
 
 @dataclass(frozen=True, slots=True)

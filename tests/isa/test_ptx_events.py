@@ -130,7 +130,14 @@ def test_arrive_of_a_multicast_mask_takes_no_count_from_it() -> None:
         Register("%rs1"),
     )
     (event,) = events(arrive, Architecture(100, "a"))
-    assert event == MbarrierArrive(BASE, StateSpace.CLUSTER, Semantics.RELAXED, Scope.CLUSTER, multicast=True)
+    assert event == MbarrierArrive(
+        BASE,
+        StateSpace.CLUSTER,
+        Semantics.RELAXED,
+        Scope.CLUSTER,
+        multicast=True,
+        cta_mask=Register("%rs1"),
+    )
 
 
 def test_tensor_commit_arrives_by_release_at_cluster_scope() -> None:

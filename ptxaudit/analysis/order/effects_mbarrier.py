@@ -59,7 +59,7 @@ def arrive(here: Executing, event: ev.MbarrierArrive) -> None:
     if keys is None:
         here.step(event).unresolved = _ADDRESS
         return
-    arrive_at(here, event, here.in_every_cta(keys) if event.multicast else keys)
+    arrive_at(here, event, here.in_every_cta(event, keys) if event.multicast else keys)
 
 
 def arrive_at(here: Executing, event: ev.MbarrierArrive, keys: list[tuple[BarrierKey, int]]) -> None:
@@ -167,11 +167,12 @@ def complete_later(here: Executing, event: ev.MbarrierCompleteTx) -> None:
         assume(here.machine, "a copy completes on an mbarrier whose address is not known")
         return
     if event.multicast:
-        keys = here.in_every_cta(keys)
+        keys = here.in_every_cta(event, keys)
     size = None if event.bytes is None else here.common(event.bytes)
     for key, lanes in keys:
         number = int(size) * lanes if isinstance(size, int) else None
-        async_operation = here.machine.current_operation(here.fragment, "copy")
+        destination = key[1] if event.multicast else None
+        async_operation = here.machine.current_operation(here.fragment, "copy", destination)
         async_operation.generic_proxy = event.proxy is ev.Proxy.GENERIC
         here.machine.in_flight.append((async_operation, key, number))
 

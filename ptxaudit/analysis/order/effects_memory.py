@@ -1,5 +1,6 @@
 """What accesses do to shared memory, and what loads give: from memory, parameters and constants."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,12 +28,22 @@ _PARTIAL_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
 
 def access(here: Executing, event: ev.Access) -> None:
     """An access: its footprint, what it leaves in shared memory, and what it loads."""
+    if event.multicast:
+        for destination in here.destinations(event):
+            _access(here, event, destination)
+    else:
+        _access(here, event, None)
+
+
+def _access(here: Executing, event: ev.Access, destination: int | None) -> None:
     step = here.step(event)
     if event.completion is not ev.Completion.SYNCHRONOUS:
-        step.operation = here.machine.current_operation(here.fragment, event.completion.value)
+        step.operation = here.machine.current_operation(here.fragment, event.completion.value, destination)
     value = here.value(event.address)
     if event.barrier is None or here.keys(event.barrier) != []:
         footprints.attach(here.machine, here.fragment, step, event, value, here.active)
+    if destination is not None and step.footprint is not None:
+        step.footprint = replace(step.footprint, memory=(step.footprint.memory[0], destination))
     if event.completion is ev.Completion.SYNCHRONOUS:
         if event.kind is ev.AccessKind.UPDATE and event.operation != "exch":
             _forget(here, event, value)

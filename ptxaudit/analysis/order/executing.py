@@ -13,6 +13,7 @@ from ptxaudit.analysis.order.trace import BarrierKey, Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.operands import Operand, Register
 from ptxaudit.ir.values import Affine, Flags, Truth, Value, as_lanes
+from ptxaudit.isa.sass import encodings
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.order.machine import Machine
@@ -86,9 +87,20 @@ class Executing:
             return keys
         return [(key, lanes) for key, lanes in keys if key[2] >= SHARED_START]
 
-    def in_every_cta(self, keys: list[tuple[BarrierKey, int]]) -> list[tuple[BarrierKey, int]]:
-        """A multicast signals the barrier at the same offset in every CTA of the cluster."""
+    def destinations(self, event: ev.Access | ev.MbarrierArrive | ev.MbarrierCompleteTx) -> list[int]:
+        """The CTAs that a multicast reaches: those of its mask, all where the mask is not known."""
+        mask = None if event.cta_mask is None else self.common(event.cta_mask)
+        if self.machine.in_sass and mask is not None:
+            commits = isinstance(event, ev.MbarrierArrive)
+            mask = encodings.commit_mask(mask) if commits else encodings.copy_mask(mask)
         ranks = range(self.machine.shape.ctas)
+        return [rank for rank in ranks if not isinstance(mask, int) or mask >> rank & 1]
+
+    def in_every_cta(
+        self, event: ev.MbarrierArrive | ev.MbarrierCompleteTx, keys: list[tuple[BarrierKey, int]]
+    ) -> list[tuple[BarrierKey, int]]:
+        """A multicast signals the barrier at the same offset in every CTA that it reaches."""
+        ranks = self.destinations(event)
         return [((kind, rank, offset), count) for (kind, _, offset), count in keys for rank in ranks]
 
     def write(self, register: Register, new: "Value | Truth") -> None:

@@ -152,7 +152,7 @@ class Machine:
             lambda: np.full(LANES, NOT_ARRIVED, dtype=np.int64)
         )
         self.wgmma_commits: Counter[int] = Counter()
-        self._current: AsyncOperation | None = None
+        self._current: dict[int | None, AsyncOperation] = {}
         self._choices: dict[Hashable, _Choice] = {}
         self._assumed: Hashable | None = None
         self._operation_numbers = 0
@@ -500,7 +500,7 @@ class Machine:
         if self.in_sass and is_issued_once(instruction.opcode):
             active = active & (int(active.argmax()) == LANE_INDEX)
         self.operation_count += 1
-        self._current = None
+        self._current = {}
         if operation.consumes and not self.in_sass:
             self._consume(fragment, active, operation)
         if operation.mapping is not None:
@@ -717,12 +717,21 @@ class Machine:
             return None
         return launch_constant(self, fragment, address)
 
-    def current_operation(self, fragment: Fragment, kind: str) -> AsyncOperation:
-        """The asynchronous operation of the instruction that is being executed, one for all its events."""
-        if self._current is None:
-            self._operation_numbers += 1
-            self._current = AsyncOperation(self._operation_numbers, kind, fragment.warp)
-        return self._current
+    def current_operation(
+        self, fragment: Fragment, kind: str, destination: int | None = None
+    ) -> AsyncOperation:
+        """The asynchronous operation of the instruction that is being executed, one for all its events.
+
+        A multicast copy is one for each CTA that it goes to, its ``destination``: each completes by itself.
+        What it reads goes with the first.
+        """
+        known = self._current.get(destination)
+        if known is None:
+            first = self._current.get(None) if len(self._current) == 1 else None
+            self._operation_numbers += first is None
+            known = first or AsyncOperation(self._operation_numbers, kind, fragment.warp)
+            self._current[destination] = known
+        return known
 
     # Trace -------------------------------------------------------------------------------------------
 

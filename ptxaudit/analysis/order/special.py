@@ -119,6 +119,7 @@ _LAUNCH_CONSTANTS: tuple[tuple[int, dict[int, str]], ...] = (
         {
             **_axes(0x0, "%ntid"),
             **_axes(0xC, "%nctaid"),
+            0x140: "%is_explicit_cluster",
             **_axes(0x144, "%cluster_nctaid"),
             **_axes(0x150, "1/cluster_nctaid"),
             0x2C: "%dynamic_smem_size",

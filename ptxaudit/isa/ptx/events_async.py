@@ -30,7 +30,7 @@ from ptxaudit.ir.events import (
     StateSpace,
     TensormapReplace,
 )
-from ptxaudit.ir.operands import Immediate, Operand
+from ptxaudit.ir.operands import Immediate, Operand, Vector
 from ptxaudit.isa.ptx.events_common import (
     Builder,
     Events,
@@ -190,6 +190,7 @@ def _bulk_copy(form: InstructionForm, architecture: Architecture) -> Lowering:
         positions = memory_positions(operands)
         destination, source = operands[positions[0]], operands[positions[1]]
         barrier = operands[positions[2]] if on_mbarrier else None
+        mask = _cta_mask(operands[positions[2] + 1 :]) if multicast else None
         size = None if tensor else operands[positions[1] + 1]
         width = None if size is None else byte_count(size)
         read = Access(
@@ -216,14 +217,22 @@ def _bulk_copy(form: InstructionForm, architecture: Architecture) -> Lowering:
             barrier=barrier,
             size_operand=size,
             multicast=multicast,
+            cta_mask=mask,
             operation=operation,
         )
         if barrier is None:
             return (read, write)
-        complete = MbarrierCompleteTx(barrier, destination_space, size, Scope.CLUSTER, Proxy.ASYNC, multicast)
+        complete = MbarrierCompleteTx(
+            barrier, destination_space, size, Scope.CLUSTER, Proxy.ASYNC, multicast, mask
+        )
         return (read, write, complete)
 
     return lower
+
+
+def _cta_mask(behind_barrier: tuple[Operand, ...]) -> Operand | None:
+    """The CTA mask of a multicast: the first operand behind the mbarrier that is no im2col vector."""
+    return next((operand for operand in behind_barrier if not isinstance(operand, Vector)), None)
 
 
 def _raise_unexpected(operands: tuple[Operand, ...]) -> Events:

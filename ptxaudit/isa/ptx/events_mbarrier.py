@@ -81,6 +81,7 @@ def _arrive(form: InstructionForm, architecture: Architecture) -> Lowering:
             expect_bytes=number if expects else None,
             drop=drop,
             multicast=multicast,
+            cta_mask=operands[-1] if multicast else None,
             state=register_or_none(operands[0]) if position else None,
         )
         return (*before, arrive)
@@ -98,9 +99,12 @@ def _complete(form: InstructionForm, architecture: Architecture) -> Lowering:
     space = space_of(form.modifiers, StateSpace.SHARED)
     scope = scope_of(form.modifiers) or Scope.CTA
     multicast = is_multicast(form.modifiers)
-    return lambda operands: (
-        MbarrierCompleteTx(operands[0], space, operands[1], scope, Proxy.GENERIC, multicast),
-    )
+
+    def lower(operands: tuple[Operand, ...]) -> Events:
+        mask = operands[2] if multicast else None
+        return (MbarrierCompleteTx(operands[0], space, operands[1], scope, Proxy.GENERIC, multicast, mask),)
+
+    return lower
 
 
 def _wait(form: InstructionForm, architecture: Architecture) -> Lowering:

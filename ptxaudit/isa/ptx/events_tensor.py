@@ -183,6 +183,7 @@ def _commit(form: InstructionForm, architecture: Architecture) -> Lowering:
             Scope.CLUSTER,
             source=ArriveSource.TCGEN05_COMMIT,
             multicast=multicast,
+            cta_mask=operands[-1] if multicast else None,
         )
         return (TensorOperation(TensorAction.COMMIT, pair, operands[0]), arrive)
 

@@ -15,6 +15,8 @@ INSTRUCTION_BYTES = 16
 _COUNTS = 1 << 20
 _PHASE_BIT = 31
 _SIZE_BITS = 0xFFFF
+_MASK_BIT = 16
+_MASK_BITS = 0xFFFF
 _SIZE_UNIT = 16
 _ALLOCATION_UNITS = 16
 
@@ -46,6 +48,16 @@ def arrival_count(low_word: Value) -> Value:
 def parity(word: Value) -> Value:
     """The phase parity that ``SYNCS.PHASECHK`` asks for."""
     return word >> _PHASE_BIT & 1 if isinstance(word, int) else word
+
+
+def copy_mask(word: Value) -> Value:
+    """The CTA mask of a multicast copy: it stands above the size."""
+    return word >> _MASK_BIT & _MASK_BITS if isinstance(word, int) else word
+
+
+def commit_mask(word: Value) -> Value:
+    """The CTA mask of a multicast ``UTCBAR``."""
+    return word & _MASK_BITS if isinstance(word, int) else word
 
 
 def bulk_bytes(word: Value) -> Value:

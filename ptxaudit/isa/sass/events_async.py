@@ -97,7 +97,6 @@ def _global_store(kind: AccessKind) -> Lowering:
 def _tensor_load(parts: Sequence[str], instruction: Instruction, surroundings: Surroundings) -> Events:
     destination, tensor_map = address(instruction), address(instruction, 1)
     barrier = pointer(next_register(destination))
-    multicast = not _MULTICAST.isdisjoint(parts)
     read = Access(
         AccessKind.READ,
         StateSpace.GLOBAL,
@@ -108,11 +107,18 @@ def _tensor_load(parts: Sequence[str], instruction: Instruction, surroundings: S
         addressing=Addressing.TENSOR_MAP,
         barrier=barrier,
     )
-    return (read, *_into_shared(AccessKind.WRITE, destination, parts, multicast))
+    return (read, *_into_shared(AccessKind.WRITE, destination, parts, instruction))
 
 
-def _into_shared(kind: AccessKind, destination: Memory, parts: Sequence[str], multicast: bool) -> Events:
-    """The write of a copy into the cluster's shared memory, and its completion on the mbarrier."""
+def _into_shared(
+    kind: AccessKind, destination: Memory, parts: Sequence[str], instruction: Instruction
+) -> Events:
+    """The write of a copy into the cluster's shared memory, and its completion on the mbarrier.
+
+    The third operand of a multicast holds the CTA mask.
+    """
+    multicast = not _MULTICAST.isdisjoint(parts)
+    mask = instruction.operands[2] if multicast and len(instruction.operands) > 2 else None
     barrier = pointer(next_register(destination))
     write = Access(
         kind,
@@ -123,9 +129,12 @@ def _into_shared(kind: AccessKind, destination: Memory, parts: Sequence[str], mu
         completion=Completion.MBARRIER,
         barrier=barrier,
         multicast=multicast,
+        cta_mask=mask,
         operation=_operation(parts) if kind is AccessKind.UPDATE else None,
     )
-    complete = MbarrierCompleteTx(barrier, StateSpace.CLUSTER, None, Scope.CLUSTER, Proxy.ASYNC, multicast)
+    complete = MbarrierCompleteTx(
+        barrier, StateSpace.CLUSTER, None, Scope.CLUSTER, Proxy.ASYNC, multicast, mask
+    )
     return (write, complete)
 
 
@@ -168,7 +177,6 @@ def _bulk_copy(kind: AccessKind) -> Lowering:
         if len(parts) < 3 or len(memories(instruction)) != 2:
             raise UnexpectedOperands
         destination, source = memories(instruction)
-        multicast = not _MULTICAST.isdisjoint(parts)
         if parts[1] == "G" and parts[2] == "S":
             return (
                 _bulk_access(AccessKind.READ, StateSpace.SHARED, source),
@@ -185,7 +193,7 @@ def _bulk_copy(kind: AccessKind) -> Lowering:
             completion=Completion.MBARRIER,
             barrier=pointer(next_register(destination)),
         )
-        return (read, *_into_shared(kind, destination, parts, multicast))
+        return (read, *_into_shared(kind, destination, parts, instruction))
 
     return lower
 

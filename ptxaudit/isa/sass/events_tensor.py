@@ -112,6 +112,7 @@ def _commit(parts: Sequence[str], instruction: Instruction, surroundings: Surrou
         Scope.CLUSTER,
         source=ArriveSource.TCGEN05_COMMIT,
         multicast="MULTICAST" in parts,
+        cta_mask=instruction.operands[2] if "MULTICAST" in parts and len(instruction.operands) > 2 else None,
     )
     return (TensorOperation(TensorAction.COMMIT, _is_pair(parts), place), arrive)
 
