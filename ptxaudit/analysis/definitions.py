@@ -76,11 +76,12 @@ class Definitions:
             position -= 1
         return False
 
-    def slice(self, uses: Iterable[Use], region: Region) -> frozenset[int]:
+    def slice(self, uses: Iterable[Use], region: Region, through_memory: bool = True) -> frozenset[int]:
         """Instructions of ``region`` that the values of ``uses`` (register and point) derive from.
 
         A value loaded from shared memory derives from every value that the region stores there: that is
-        how one thread tells the others what it has read.
+        how one thread tells the others what it has read. Without ``through_memory`` it derives from its
+        address alone: that is what tells whether threads that load it get different values.
         """
         found: set[int] = set()
         pending = list(uses)
@@ -88,13 +89,13 @@ class Definitions:
             register, index = pending.pop()
             for definition in self.reaching(register, index, region).definitions - found:
                 found.add(definition)
-                pending.extend(self._inputs(definition, region))
+                pending.extend(self._inputs(definition, region, through_memory))
         return frozenset(found)
 
-    def _inputs(self, index: int, region: Region) -> list[Use]:
+    def _inputs(self, index: int, region: Region, through_memory: bool) -> list[Use]:
         instruction = self.instructions[index]
         uses = [(register.name, index) for register in instruction.reads]
-        if any(_is_shared(event) and event.reads for event in self._accesses(index)):
+        if through_memory and any(_is_shared(event) and event.reads for event in self._accesses(index)):
             for store in self._shared_stores(region):
                 uses += [(register.name, store) for register in self.instructions[store].reads]
         return uses

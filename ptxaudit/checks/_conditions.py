@@ -57,7 +57,10 @@ def known_conditions(analysis: FunctionAnalysis, index: int) -> Conditions:
 
 
 def thread_conditions(analysis: FunctionAnalysis, index: int) -> Conditions:
-    """Those of an instruction's conditions that depend on which thread of the CTA executes it."""
+    """Those of an instruction's conditions that depend on which thread of the CTA executes it.
+
+    What one thread has put into one place of shared memory for all is the same for each of them.
+    """
     definitions = poll_loops(analysis).definitions
     instructions = analysis.function.instructions
     found: Conditions = {}
@@ -65,6 +68,7 @@ def thread_conditions(analysis: FunctionAnalysis, index: int) -> Conditions:
         inputs = definitions.slice(
             [(register.name, definition) for register in instructions[definition].reads],
             definitions.everywhere,
+            through_memory=False,
         )
         texts = [instructions[source].text for source in (*inputs, definition)]
         if any(text in source for source in texts for text in _THREAD_INPUTS):
