@@ -5,7 +5,8 @@ Property: of every step that was executed, whether in every schedule
 * an mbarrier has been initialised, and its initialisation published, before another thread uses it
   (PTX ISA 9.7.13.15.9; for other CTAs also ``fence.mbarrier_init``, 9.7.13.4);
 * a CTA whose shared memory is accessed has begun to execute, and does not exit before the access is over
-  (PTX ISA 9.7.13.3 and 9.7.13.15.13 leave accesses to a CTA that is not there undefined);
+  (PTX ISA 9.7.13.3 and 9.7.13.15.13 leave accesses to a CTA that is not there undefined); the other CTA of
+  a pair that allocates tensor memory has begun, too (9.7.16.7.1);
 * bulk stores to global memory have been written when a thread that knows their sources to have been
   read releases a flag in global memory (9.7.9.25.1: ``.read`` waits for the reads alone).
 
@@ -121,6 +122,9 @@ class GapFinder:
             case ev.Access():
                 for agent in agents:
                     self._access(step, step.event, agent)
+            case ev.TensorOperation(action=ev.TensorAction.ALLOCATE, pair=True):
+                for agent in agents:
+                    self._needs(step, agent, agent.cta ^ 1)
             case _:
                 pass
 
@@ -182,11 +186,16 @@ class GapFinder:
         """A step reaches into a CTA's shared memory, and is over with ``index`` of ``component``."""
         if cta == agent.cta:
             return
-        if not any(ordered(agent.clocks, TIME, one.component, 1) for one in self._ctas[cta]):
-            self._add(Gap(GapKind.PEER_NOT_STARTED, step, None, self.execution, cta))
+        self._needs(step, agent, cta)
         last = self._remote.get((component, cta))
         if last is None or index >= last[0]:
             self._remote[component, cta] = (index, step)
+
+    def _needs(self, step: Step, agent: Agent, cta: int) -> None:
+        """A step is undefined unless another CTA of the cluster has started."""
+        peers = self._ctas.get(cta, ())
+        if peers and not any(ordered(agent.clocks, TIME, one.component, 1) for one in peers):
+            self._add(Gap(GapKind.PEER_NOT_STARTED, step, None, self.execution, cta))
 
     def _access(self, step: Step, event: ev.Access, agent: Agent) -> None:
         if step.operation is not None:
