@@ -140,6 +140,20 @@ def test_arrive_of_a_multicast_mask_takes_no_count_from_it() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("mode", "offsets"),
+    [("tile", ""), ("im2col", ", {%rs3, %rs4}")],
+)
+def test_multicast_copy_goes_to_the_ctas_of_its_mask(mode: str, offsets: str) -> None:
+    opcode = f"cp.async.bulk.tensor.4d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes"
+    place = "[%r1], [%rd1, {%r2, %r3, %r4, %r5}], [%r6]"
+    _, write, complete = _of(f"{opcode}.multicast::cluster {place}{offsets}, %rs1")
+    for event in (write, complete):
+        assert isinstance(event, Access | MbarrierCompleteTx)
+        assert event.multicast
+        assert event.cta_mask == Register("%rs1")
+
+
 def test_tensor_commit_arrives_by_release_at_cluster_scope() -> None:
     opcode = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64"
     _, arrive = _of(f"{opcode} [%r1]", "sm_100a")

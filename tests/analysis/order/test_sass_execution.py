@@ -45,7 +45,8 @@ def test_arrival_count_is_the_complement(count: int) -> None:
 
 def test_numbers_that_are_not_known_stay_as_they_are() -> None:
     lanes = np.arange(32, dtype=np.uint64)
-    for decode in (encodings.arrival_count, encodings.parity, encodings.bulk_bytes):
+    masks = (encodings.copy_mask, encodings.commit_mask)
+    for decode in (encodings.arrival_count, encodings.parity, encodings.bulk_bytes, *masks):
         assert decode(lanes) is lanes
     assert encodings.freed_columns(lanes) is None
 
@@ -56,6 +57,11 @@ def test_parity_is_the_uppermost_bit_of_a_word() -> None:
 
 def test_bulk_size_is_below_the_mask() -> None:
     assert encodings.bulk_bytes(0x30020) == 512
+
+
+def test_mask_of_a_copy_stands_above_its_size() -> None:
+    assert encodings.copy_mask(0x30020) == 3
+    assert encodings.commit_mask(0x50003) == 3
 
 
 @pytest.mark.parametrize(
