@@ -89,7 +89,8 @@ class LaggedMachine(Machine):
         if keys is None:
             return super().apply(here, event)
         assert isinstance(event, ev.MbarrierArrive)
-        self._held.append(_Held(here, event, here.in_every_cta(event, keys) if event.multicast else keys, lag))
+        reached = here.in_every_cta(event, keys) if event.multicast else keys
+        self._held.append(_Held(here, event, reached, lag))
         return Progress.CONTINUE
 
     def _release(self, fragment: Fragment, lag: Lag) -> None:
