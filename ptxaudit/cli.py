@@ -688,7 +688,7 @@ def _only_image(argument: str, selection: Selection) -> KernelImage:
 
 def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysis]":
     try:
-        module = load_image(image)
+        module = load_image(image, None if selection.kernel is None else selection.takes_name)
     except SyntaxFault as error:
         click.echo(error.excerpt(), err=True)
         raise

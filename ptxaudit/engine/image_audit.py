@@ -126,7 +126,7 @@ def _alone(image: KernelImage, options: AuditOptions) -> ImageResult:
 
 def _audited(image: KernelImage, options: AuditOptions) -> _Audited | None:
     """An image judged in its own language; ``None`` when none of its functions is asked for."""
-    module = load_image(image)
+    module = load_image(image, None if options.kernel is None else options.selection.takes_name)
     chosen = [function for function in module.functions if _is_chosen(function, options)]
     if not chosen and module.functions:
         return None

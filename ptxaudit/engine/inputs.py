@@ -1,5 +1,6 @@
 """From an image to a module: the front end for its language, and what is said of one that is neither."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ptxaudit.arch import Architecture
@@ -19,15 +20,24 @@ from ptxaudit.ir.function import Module
 from ptxaudit.source import SourceText
 
 
-def load_image(image: KernelImage) -> Module:
-    """Read an image by the front end for its content; raises :class:`InputError` in one line."""
-    _, module = load_module(image.name, image.content, image.started)
+def load_image(image: KernelImage, wanted: Callable[[str], bool] | None = None) -> Module:
+    """Read an image by the front end for its content; raises :class:`InputError` in one line.
+
+    Of a cubin only the functions that ``wanted`` says yes to need be read.
+    """
+    _, module = load_module(image.name, image.content, image.started, wanted)
     return module if image.architecture is None else _targeted(module, image.architecture)
 
 
-def load_module(name: str, data: bytes, started: ToolRun | None = None) -> tuple[ImageKind, Module]:
+def load_module(
+    name: str,
+    data: bytes,
+    started: ToolRun | None = None,
+    wanted: Callable[[str], bool] | None = None,
+) -> tuple[ImageKind, Module]:
     """Read one PTX text or cubin, a cubin from its ``started`` disassembler if any.
 
+    ``wanted`` is as for :func:`load_image`.
     Raises :class:`InputError` in one line.
     """
     if not data.strip():
@@ -38,7 +48,7 @@ def load_module(name: str, data: bytes, started: ToolRun | None = None) -> tuple
             raise BinaryFault(name, len(data), "the end of the file", "a whole ELF header")
         if machine != EM_CUDA:
             raise BinaryFault(name, MACHINE_OFFSET, f"ELF machine {machine}", f"a cubin's ({EM_CUDA})")
-        return ImageKind.CUBIN, load_cubin(data, name, started)
+        return ImageKind.CUBIN, load_cubin(data, name, started, wanted)
     # An audit of cubins does without the PTX front end.
     from ptxaudit.frontends.ptx import load_ptx
 

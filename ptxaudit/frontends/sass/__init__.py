@@ -1,29 +1,38 @@
 """SASS front end: a cubin to :class:`ptxaudit.ir.function.Module` with control flow."""
 
+from collections.abc import Callable
+
 from ptxaudit.arch import Architecture, require_sass_support
 from ptxaudit.frontends.sass.disassemble import OPTIONS
 from ptxaudit.frontends.sass.elf import read_header
+from ptxaudit.frontends.sass.summary import symbols_to_read
 from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Module
 
 __all__ = ["load_cubin", "start_disassembler"]
 
 
-def start_disassembler(data: bytes, name: str) -> ToolRun:
-    """A disassembler that runs on a cubin; see :func:`load_cubin` for the errors."""
+def start_disassembler(data: bytes, name: str, wanted: Callable[[str], bool] | None = None) -> ToolRun:
+    """A disassembler that runs on a cubin; see :func:`load_cubin` for the errors and for ``wanted``."""
     header = read_header(data, name)
     require_sass_support(Architecture(header.architecture_number), name)
-    return ToolRun("nvdisasm", OPTIONS, data, name)
+    symbols = None if wanted is None else symbols_to_read(data, name, wanted)
+    restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
+    return ToolRun("nvdisasm", [*OPTIONS, *restricted], data, name)
 
 
-def load_cubin(data: bytes, name: str, started: ToolRun | None = None) -> Module:
-    """Disassemble and lower every function of a cubin; ``name`` is what messages and locations call it.
+def load_cubin(
+    data: bytes, name: str, started: ToolRun | None = None, wanted: Callable[[str], bool] | None = None
+) -> Module:
+    """Disassemble and lower the functions of a cubin; ``name`` is what messages and locations call it.
 
+    ``wanted`` says yes to the (mangled) names of the functions that are needed; what they may call is read
+    too, and what shares their sections. All are read without it.
     ``started`` is what :func:`start_disassembler` gave for the same cubin; it is ended here.
     Raises :class:`BinaryFault` for a malformed file, :class:`UnsupportedArchitecture` for SASS of an
     architecture whose tables are missing, :class:`ToolError` when nvdisasm is missing, old or fails.
     """
-    with started or start_disassembler(data, name) as run:
+    with started or start_disassembler(data, name, wanted) as run:
         # What lowering needs (graphs, tables) is loaded while the disassembler works.
         from ptxaudit.frontends.sass.load import lower_cubin
 

@@ -20,6 +20,7 @@ _SHT_SYMTAB = 2
 _STT_FUNC = 2
 _STO_CUDA_ENTRY = 0x10
 _SHN_UNDEF = 0
+_MOST_SYMBOLS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,14 @@ class _Section:
     link: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Symbol:
+    name: str
+    index: int
+    section: int
+    is_kernel: bool
+
+
 def summarise_cubin(data: bytes, file: str) -> CubinSummary:
     """The summary of a whole cubin; raises :class:`BinaryFault` for a malformed file."""
     header = read_header(data, file)
@@ -47,12 +56,32 @@ def summarise_cubin(data: bytes, file: str) -> CubinSummary:
     named = {section.name: section for section in sections}
     _, options = toolkit_note(_content(data, named.get(TOOLKIT_NOTE)))
     suffix = target_suffix(header, options, _content(data, named.get(COMPATIBILITY)))
-    names = list(_functions(data, sections, file))
+    symbols = list(_symbols(data, sections, file))
     return CubinSummary(
         Architecture(header.architecture_number, suffix),
-        tuple(name for name, is_kernel in names if is_kernel),
-        tuple(name for name, is_kernel in names if not is_kernel),
+        tuple(one.name for one in symbols if one.is_kernel),
+        tuple(one.name for one in symbols if not one.is_kernel),
     )
+
+
+def symbols_to_read(data: bytes, file: str, takes: Callable[[str], bool]) -> tuple[int, ...] | None:
+    """Indices of the symbols to disassemble for the functions that ``takes`` says yes to.
+
+    Sections without a kernel are read too: a kernel may call what is in them. ``None`` when that is all of
+    the cubin, or more than a command line holds. Raises :class:`BinaryFault` for a malformed file.
+    """
+    read_header(data, file)
+    held: dict[int, list[_Symbol]] = {}
+    for symbol in _symbols(data, _sections(data), file):
+        held.setdefault(symbol.section, []).append(symbol)
+    chosen = [
+        symbols
+        for symbols in held.values()
+        if not any(one.is_kernel for one in symbols) or any(takes(one.name) for one in symbols)
+    ]
+    if len(chosen) == len(held) or len(chosen) > _MOST_SYMBOLS:
+        return None
+    return tuple(symbols[0].index for symbols in chosen)
 
 
 def cubin_extent(read: Callable[[int, int], bytes], most: int) -> int | None:
@@ -91,19 +120,20 @@ def _sections(data: bytes) -> list[_Section]:
     ]
 
 
-def _functions(data: bytes, sections: list[_Section], file: str) -> Iterator[tuple[str, bool]]:
-    """Names of the defined functions, and whether each is a kernel."""
-    for section in sections:
-        if section.kind != _SHT_SYMTAB:
+def _symbols(data: bytes, sections: list[_Section], file: str) -> Iterator[_Symbol]:
+    """The defined functions."""
+    for table in sections:
+        if table.kind != _SHT_SYMTAB:
             continue
-        if section.link >= len(sections):
-            found = f"a symbol table whose names are in section {section.link}"
-            raise BinaryFault(file, section.offset, found, f"one of the {len(sections)} sections")
-        strings = _content(data, sections[section.link])
-        content = _content(data, section)
-        for name, info, other, place, _, _ in _SYMBOL.iter_unpack(content[: len(content) // 24 * 24]):
-            if info & 0xF == _STT_FUNC and place != _SHN_UNDEF:
-                yield _string(strings, name), bool(other & _STO_CUDA_ENTRY)
+        if table.link >= len(sections):
+            found = f"a symbol table whose names are in section {table.link}"
+            raise BinaryFault(file, table.offset, found, f"one of the {len(sections)} sections")
+        strings = _content(data, sections[table.link])
+        content = _content(data, table)
+        whole = content[: len(content) // _SYMBOL.size * _SYMBOL.size]
+        for index, (name, info, other, section, _, _) in enumerate(_SYMBOL.iter_unpack(whole)):
+            if info & 0xF == _STT_FUNC and section != _SHN_UNDEF:
+                yield _Symbol(_string(strings, name), index, section, bool(other & _STO_CUDA_ENTRY))
 
 
 def _content(data: bytes, section: _Section | None) -> bytes:

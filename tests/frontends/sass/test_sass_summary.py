@@ -3,11 +3,19 @@
 import struct
 
 import pytest
-from sass_fixtures import fixture_path
+from container_builders import CONTAINERS
+from sass_fixtures import fixture_path, needs_nvdisasm
 
 from ptxaudit.errors import BinaryFault
+from ptxaudit.frontends.sass import load_cubin
 from ptxaudit.frontends.sass.elf import read_cubin, read_header
-from ptxaudit.frontends.sass.summary import HEADER, SECTION, cubin_extent, summarise_cubin
+from ptxaudit.frontends.sass.summary import (
+    HEADER,
+    SECTION,
+    cubin_extent,
+    summarise_cubin,
+    symbols_to_read,
+)
 
 STEMS = ("dispatch", "mailbox", "tensor", "ampere", "indirect")
 
@@ -45,3 +53,23 @@ def test_a_section_without_content_may_state_any_size(kind: int) -> None:
     struct.pack_into("<I", data, at + 4, 1)
     with pytest.raises(BinaryFault, match="found end of file"):
         summarise_cubin(bytes(data), "k.cubin")
+
+
+@needs_nvdisasm
+def test_only_what_is_wanted_is_disassembled() -> None:
+    data = (CONTAINERS / "two_kernels.sm_90a.cubin").read_bytes()
+    whole = load_cubin(data, "k.cubin")
+    assert len(whole.functions) == 2
+    for function in whole.functions:
+        (part,) = load_cubin(data, "k.cubin", wanted=function.name.__eq__).functions
+        assert (part.name, part.facts, part.blocks) == (function.name, function.facts, function.blocks)
+        assert [one.text for one in part.instructions] == [one.text for one in function.instructions]
+
+
+def test_what_a_wanted_kernel_may_call_is_read_too() -> None:
+    for stem in ("indirect", "tensor", "ampere"):
+        data = fixture_path(stem).read_bytes()
+        assert symbols_to_read(data, "k.cubin", lambda name: True) is None
+        # The only kernel is left out, what stands in sections without one is not.
+        symbols = symbols_to_read(data, "k.cubin", lambda name: False)
+        assert symbols is None or len(symbols) <= len(summarise_cubin(data, "k.cubin").functions)
