@@ -13,6 +13,7 @@ from test_metadata import DEVICE, TRITON, host, integers
 from ptxaudit.capture.caches import CACHE_NAMES, cache_folders
 from ptxaudit.capture.fatbins import WalkOptions
 from ptxaudit.capture.sources import find_images
+from ptxaudit.engine.function_audit import prepare
 from ptxaudit.engine.image import KernelImage
 from ptxaudit.engine.launches import completed
 from ptxaudit.errors import UsageError
@@ -115,19 +116,15 @@ def run(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 def test_a_triton_cache_is_audited_with_its_launches(
     run: Callable[..., int], nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ptxaudit.engine import audit as audit_module
-
     launches: list[Launch | None] = []
-    original = audit_module.FunctionAnalysis
 
-    def noted(function: Any, module: Any, launch: Launch | None = None) -> Any:
+    def noted(function: Any, module: Any, file: str, launch: Launch | None) -> Any:
         launches.append(launch)
-        return original(function, module, launch)
+        return prepare(function, module, file, launch)
 
-    monkeypatch.setattr(audit_module, "FunctionAnalysis", noted)
-    assert (
-        run("audit", "--cache", "triton", "--select", "tiny-rule", "--jobs", "1", "--json", "out.json") == 0
-    )
+    monkeypatch.setattr("ptxaudit.engine.image_audit.prepare", noted)
+    options = ("--select", "tiny-rule", "--jobs", "1", "--no-assemble", "--json", "out.json")
+    assert run("audit", "--cache", "triton", *options) == 0
     report = json.loads(Path("out.json").read_text())
     cache = nowhere / "home/.triton/cache"
     assert [one["path"] for one in report["inputs"]] == [f"{cache}/AA/kernel.ptx", f"{cache}/BB/kernel.ptx"]

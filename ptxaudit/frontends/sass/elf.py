@@ -123,6 +123,8 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
         if symbol.start + symbol.size > limit:
             found = f"function {symbol.name!r} of {symbol.size:#x} bytes at {symbol.start:#x}"
             raise BinaryFault(file, None, found, f"at most {limit:#x} bytes of code")
+    # A damaged table can place an empty function where no code is.
+    functions = tuple(symbol for symbol in functions if symbol.section in code)
     version, options = toolkit_note(sections.get(TOOLKIT_NOTE, b""))
     suffix = target_suffix(header, options, sections.get(COMPATIBILITY, b""))
     return Cubin(
