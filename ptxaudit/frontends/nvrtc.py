@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxaudit.arch import Architecture
-from ptxaudit.errors import InputError, ToolError
+from ptxaudit.errors import InputError, ToolError, UsageError
 from ptxaudit.frontends.sass.tools import site_directories
 
 ADVICE = "pip install cuda-bindings nvidia-cuda-nvrtc"
@@ -62,7 +62,8 @@ class Compiled:
 def compile_source(source: bytes, path: Path, name: str, options: CompileOptions) -> Compiled:
     """Compile CUDA C++; ``path`` is where its own includes are looked for, ``name`` what messages call it.
 
-    Raises :class:`CompileError` for an error in the source, :class:`ToolError` when NVRTC is not installed.
+    Raises :class:`CompileError` for an error in the source, :class:`UsageError` for an option that NVRTC does
+    not take, :class:`ToolError` when it is not installed.
     """
     nvrtc = _nvrtc()
     _, major, minor = nvrtc.nvrtcVersion()
@@ -77,7 +78,8 @@ def compile_source(source: bytes, path: Path, name: str, options: CompileOptions
         if status == nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION:
             raise CompileError(_first_error(log, name), log)
         if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
-            raise CompileError(f"{name}: NVRTC refuses its options: {' '.join(log.split())}", log)
+            complaint = log.strip().partition("\n")[0].removeprefix("nvrtc: error: ")
+            raise UsageError(f"NVRTC refuses to compile {name} as asked: {complaint}")
         _require(nvrtc, status, name)
         return Compiled(_text(nvrtc, program, "PTX"), f"NVRTC {major}.{minor}", log)
     finally:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ptxaudit.arch import Architecture
-from ptxaudit.errors import ToolError
+from ptxaudit.errors import ToolError, UsageError
 from ptxaudit.frontends.nvrtc import CompileError, CompileOptions, compile_source
 from ptxaudit.frontends.ptx import load_ptx
 from ptxaudit.source import SourceText
@@ -73,7 +73,7 @@ def test_host_code_is_told_how_to_step_aside(tmp_path: Path, body: str) -> None:
 
 
 def test_a_wrong_option_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(CompileError, match=r"^kernel\.cu: NVRTC refuses its options: .*std"):
+    with pytest.raises(UsageError, match=r"^NVRTC refuses to compile kernel\.cu as asked: [^\n]*std"):
         compiled(tmp_path, "", standard="c++99")
 
 
