@@ -4,12 +4,10 @@ from dataclasses import replace
 
 from ptxaudit.analysis.join import Join
 from ptxaudit.engine.function_audit import FunctionAudit
-from ptxaudit.engine.merge import Merged
+from ptxaudit.engine.merge import BOTH, Merged
 from ptxaudit.engine.twins import CONFIDENCE
 from ptxaudit.ir.function import Function
 from ptxaudit.rules.model import FunctionReport, JoinReport
-
-BOTH = "both"
 
 
 def report_alone(audit: FunctionAudit) -> FunctionReport:
