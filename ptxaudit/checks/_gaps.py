@@ -23,7 +23,13 @@ def gaps_of(report: OrderReport, *kinds: GapKind) -> Iterator[Gap]:
     return (gap for gap in report.gaps if gap.kind in kinds)
 
 
-def gap_violation(report: OrderReport, gap: Gap, details: dict[str, str], missing: str) -> Violation:
+def gap_violation(
+    report: OrderReport,
+    gap: Gap,
+    details: dict[str, str],
+    missing: str,
+    severity: Severity | None = None,
+) -> Violation:
     """A violation at the gap's step; ``missing`` names the order that is not there."""
     steps = [one for one in (gap.other, gap.step) if one is not None]
     shown = tuple(
@@ -37,7 +43,7 @@ def gap_violation(report: OrderReport, gap: Gap, details: dict[str, str], missin
         details,
         related,
         (f"Missing link: {missing}.",),
-        severity=Severity.NOTE if gap.doubtful else None,
+        severity=Severity.NOTE if gap.doubtful else severity,
         confidence=Confidence.LOW if gap.doubtful else None,
         witness=Witness(shown, edges),
         assumptions=tuple(report.assumptions),

@@ -7,6 +7,9 @@ Property: of every step that was executed, whether in every schedule
 * a CTA whose shared memory is accessed has begun to execute, and does not exit before the access is over
   (PTX ISA 9.7.13.3 and 9.7.13.15.13 leave accesses to a CTA that is not there undefined); the other CTA of
   a pair that allocates tensor memory has begun, too (9.7.16.7.1);
+* bulk stores have read their source when the CTA whose shared memory it is ends: the memory is the CTA's
+  while it executes (PTX ISA 5.1.7), and a bulk copy reads it until a wait for its group says otherwise
+  (9.7.9.25.1);
 * bulk stores to global memory have been written when a thread that knows their sources to have been
   read releases a flag in global memory (9.7.9.25.1: ``.read`` waits for the reads alone).
 
@@ -35,12 +38,13 @@ class GapKind(Enum):
     INIT_WITHOUT_FENCE = auto()
     PEER_NOT_STARTED = auto()
     PEER_MAY_EXIT = auto()
+    SOURCE_MAY_END = auto()
     STORE_NOT_WRITTEN = auto()
 
 
 @dataclass(slots=True)
 class Gap:
-    """A step that comes too early (for ``PEER_MAY_EXIT``: that may come too late), and what it relies on.
+    """A step that comes too early (``PEER_MAY_EXIT``, ``SOURCE_MAY_END``: too late), and what it relies on.
 
     ``cta`` is the other CTA that it concerns, if any. ``doubtful`` is as for races.
     """
@@ -96,6 +100,7 @@ class GapFinder:
         self._init_fences: list[_InitFence] = []
         self._stores: list[_Store] = []
         self._remote: dict[tuple[int, int], tuple[int, Step]] = {}
+        self._sources: dict[tuple[int, int], tuple[int, Step]] = {}
         self._deliveries: dict[int, list[Delivery]] = defaultdict(list)
         for entry in execution.entries:
             if isinstance(entry, Delivery):
@@ -129,12 +134,13 @@ class GapFinder:
                 pass
 
     def finish(self) -> None:
-        """Look at the end of the execution: is every access to another CTA over before that CTA exits?"""
+        """Look at the end: is every access to a CTA over before that CTA exits?"""
         if not self.execution.complete:
             return
-        for (component, cta), (index, step) in self._remote.items():
-            if not any(ordered(agent.clocks, TIME, component, index) for agent in self._ctas[cta]):
-                self._add(Gap(GapKind.PEER_MAY_EXIT, step, None, self.execution, cta))
+        for kind, last in ((GapKind.PEER_MAY_EXIT, self._remote), (GapKind.SOURCE_MAY_END, self._sources)):
+            for (component, cta), (index, step) in last.items():
+                if not any(ordered(agent.clocks, TIME, component, index) for agent in self._ctas[cta]):
+                    self._add(Gap(kind, step, None, self.execution, cta))
 
     def _add(self, gap: Gap) -> None:
         self.gaps.setdefault(gap.pair, gap)
@@ -207,6 +213,10 @@ class GapFinder:
         if footprint is not None and footprint.memory[0] == "shared":
             if event.completion is ev.Completion.SYNCHRONOUS:
                 self._reach(step, agent, footprint.memory[1], agent.component, _now(agent))
+            elif event.completion is ev.Completion.BULK_GROUP and event.reads:
+                component = self._walk.completions.component(("bulk read", agent.component))
+                group = self._walk.completions.open_group(agent, ev.GroupKind.BULK)
+                self._sources[component, footprint.memory[1]] = (group, step)
         elif event.space in (ev.StateSpace.GLOBAL, ev.StateSpace.GENERIC) and event.writes:
             self._write_outside(step, event, agent)
 
