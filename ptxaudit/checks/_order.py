@@ -48,15 +48,16 @@ def outcome_of(report: OrderReport, found: Iterable[Violation], undecided: str |
     unique: dict[int, Violation] = {}
     for violation in found:
         known = unique.get(violation.primary.index)
-        if known is None or _is_doubtful(known):
+        if known is None or is_doubtful(known):
             unique[violation.primary.index] = violation
     reason = incomplete(report) or undecided
-    if reason is None and any(map(_is_doubtful, unique.values())):
+    if reason is None and any(map(is_doubtful, unique.values())):
         reason = DOUBTFUL
     return Outcome.of(list(unique.values()), reason)
 
 
-def _is_doubtful(violation: Violation) -> bool:
+def is_doubtful(violation: Violation) -> bool:
+    """Whether a violation shows only in a run that no launch may ever take."""
     return violation.severity is Severity.NOTE and violation.confidence is Confidence.LOW
 
 

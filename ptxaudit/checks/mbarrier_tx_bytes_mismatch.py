@@ -1,11 +1,14 @@
 """The bytes that a phase of an mbarrier expects are not those that the copies deliver.
 
-Such a phase has all its arrivals and is waited for ever: only its transaction count can be left.
+Such a phase has all its arrivals and is waited for ever: only its transaction count can be left. Where
+tensor maps decide the copies' sizes, the phase is compared with what these can be (``byte_counts``).
 """
 
 from collections.abc import Iterator
+from functools import partial
 
 from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.byte_counts import ByteConflict
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
 from ptxaudit.checks._executions import (
@@ -17,10 +20,10 @@ from ptxaudit.checks._executions import (
     steps_of,
     undecided,
 )
-from ptxaudit.checks._order import barrier_name, has
+from ptxaudit.checks._order import DOUBTFUL, barrier_name, has, is_doubtful
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.operands import Immediate
-from ptxaudit.rules.model import Outcome, Related, Violation
+from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -28,12 +31,28 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if not _expects_bytes(analysis) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
-    found = (
+    stated = (
         violation
         for execution in sound_executions(report)
         for violation in (*_violations(report, execution), *_left_over(report, execution))
     )
-    return Outcome.of(by_instruction(found), undecided(report))
+    found = by_instruction((*stated, *map(partial(_conflict, report), report.byte_conflicts)))
+    doubt = DOUBTFUL if any(map(is_doubtful, found)) else None
+    return Outcome.of(found, undecided(report) or doubt)
+
+
+def _conflict(report: OrderReport, conflict: ByteConflict) -> Violation:
+    other = conflict.other
+    related = () if other is None else (Related(other.instruction, "what the same tensor maps bring here"),)
+    return Violation(
+        conflict.step.instruction,
+        {"barrier": barrier_name(conflict.key), "mismatch": conflict.mismatch},
+        related,
+        ("A tensor copy's size is in its tensor map; it is judged by its neighbours and by other phases.",),
+        severity=Severity.NOTE if conflict.doubtful else certainty(report, conflict.execution),
+        confidence=Confidence.LOW if conflict.doubtful else None,
+        assumptions=tuple(report.assumptions),
+    )
 
 
 def _expects_bytes(analysis: FunctionAnalysis) -> bool:

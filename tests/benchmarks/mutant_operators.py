@@ -204,6 +204,19 @@ def _preceding_wait(places: tuple[Place, ...], position: int) -> Place | None:
     return None
 
 
+def _of_copies(edit: Edit) -> Edit:
+    """Only where the group holds copies: ``tensormap.cp_fenceproxy``, which Triton commits, is none."""
+
+    def guarded(place: Place, before: str) -> str | None:
+        block = place.function.block_of(place.instruction.index)
+        earlier = place.function.instructions[block.start : place.instruction.index]
+        grouped = re.compile(r"cp\.(reduce\.)?async\.bulk\.(?!commit|wait|prefetch)|tensormap\.cp_fenceproxy")
+        last = next((i.opcode for i in reversed(earlier) if grouped.match(i.opcode)), "")
+        return None if last.startswith("tensormap") else edit(place, before)
+
+    return guarded
+
+
 def _widened(place: Place, before: str) -> str | None:
     """A named barrier that counts a warp more; one without a count has none to change."""
     return _added(_WARP, _WARP)(place, before) if len(place.instruction.operands) > 1 else None
@@ -271,9 +284,9 @@ OPERATORS = (
     _operator("drop cp.async wait", _COPIES, r"cp\.async\.wait_(group|all)", _drop),
     _operator("cp.async wait +1", _COPIES, r"cp\.async\.wait_group", _added(1, 1)),
     _operator("drop cp.async commit", _COPIES, r"cp\.async\.commit_group", _drop),
-    _operator("drop bulk wait", _BULK, r"cp\.async\.bulk\.wait_group", _drop),
-    _operator("bulk wait +1", _BULK, r"cp\.async\.bulk\.wait_group", _added(1, 1)),
-    _operator("drop bulk commit", _BULK, r"cp\.async\.bulk\.commit_group", _drop),
+    _operator("drop bulk wait", _BULK, r"cp\.async\.bulk\.wait_group", _of_copies(_drop)),
+    _operator("bulk wait +1", _BULK, r"cp\.async\.bulk\.wait_group", _of_copies(_added(1, 1))),
+    _operator("drop bulk commit", _BULK, r"cp\.async\.bulk\.commit_group", _of_copies(_drop)),
     _operator(
         "drop cluster barrier wait", _CLUSTER | _INIT | _NAMED | _RACE, r"barrier\.cluster\.wait", _drop
     ),

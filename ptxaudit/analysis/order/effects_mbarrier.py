@@ -73,7 +73,7 @@ def arrive_at(here: Executing, event: ev.MbarrierArrive, keys: list[tuple[Barrie
         if here.may or not isinstance(count, int):
             state.expected = None
         if event.expect_bytes is not None:
-            _add_bytes(here, state, event.expect_bytes, lanes)
+            step.bytes = _add_bytes(here, state, event.expect_bytes, lanes)
         if event.state is not None:
             here.write(event.state, state.phase)
         if event.drop and state.expected is not None:
@@ -89,17 +89,18 @@ def expect(here: Executing, event: ev.MbarrierExpect) -> None:
         state = _mbarrier(here.machine, key)
         step = here.step(event)
         step.key, step.phase = key, state.phase
-        _add_bytes(here, state, event.bytes, lanes)
+        step.bytes = _add_bytes(here, state, event.bytes, lanes)
 
 
-def _add_bytes(here: Executing, state: Mbarrier, operand: Operand, lanes: int) -> None:
+def _add_bytes(here: Executing, state: Mbarrier, operand: Operand, lanes: int) -> int | None:
+    """Expect bytes in the current phase; how many, where that is known."""
     amount = here.common(operand)
-    if isinstance(amount, int):
-        state.transactions += amount * lanes
-    elif isinstance(amount, Affine):
+    if isinstance(amount, Affine):
         state.unknown_bytes = True
-    else:
-        state.transactions += int(amount[here.active].sum())
+        return None
+    total = amount * lanes if isinstance(amount, int) else int(amount[here.active].sum())
+    state.transactions += total
+    return total
 
 
 def _advance_if_complete(machine: "Machine", key: BarrierKey, at_rest: bool = False) -> bool:

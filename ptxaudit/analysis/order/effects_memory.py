@@ -40,6 +40,8 @@ def _access(here: Executing, event: ev.Access, destination: int | None) -> None:
     if event.completion is not ev.Completion.SYNCHRONOUS:
         step.operation = here.machine.current_operation(here.fragment, event.completion.value, destination)
     value = here.value(event.address)
+    if event.addressing is ev.Addressing.TENSOR_MAP and step.operation is not None:
+        step.operation.tensor_map = f"{here.operation.instruction.opcode} {here.machine.domain.key(value)}"
     if event.barrier is None or here.keys(event.barrier) != []:
         footprints.attach(here.machine, here.fragment, step, event, value, here.active)
     if destination is not None and step.footprint is not None:

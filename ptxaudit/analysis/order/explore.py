@@ -19,6 +19,7 @@ from time import process_time
 from typing import TypeVar
 
 from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.byte_counts import ByteConflict
 from ptxaudit.analysis.order.calls import CallEffect, call_effects
 from ptxaudit.analysis.order.flags import flag_loops
 from ptxaudit.analysis.order.gaps import Gap
@@ -43,7 +44,7 @@ _GLOBAL_TURNS = 12
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
-_Shown = TypeVar("_Shown", Race, Gap, Alias)
+_Shown = TypeVar("_Shown", Race, Gap, Alias, ByteConflict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class OrderReport:
     aliases: list[Alias] = field(default_factory=list)
     unfenced: list[Race] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    byte_conflicts: list[ByteConflict] = field(default_factory=list)
     assumptions: list[str] = field(default_factory=list)
     reason: str | None = None
     unresolved: list[Step] = field(default_factory=list)
@@ -270,6 +272,7 @@ def _look_at(report: OrderReport, run: Run, execution: Execution, doubtful: bool
     _merge(report.races, finder.races.values(), doubtful, _pair)
     _merge(report.unfenced, finder.unfenced.values(), doubtful, _pair)
     _merge(report.gaps, finder.gaps.gaps.values(), doubtful, lambda gap: gap.pair)
+    _merge(report.byte_conflicts, finder.byte_conflicts, doubtful, _expectation)
     if finder.walk.uncertain_flag is not None and not report.unresolved:
         report.unresolved = _resting_on_flags(execution, finder)
     if not report.unresolved:
@@ -316,6 +319,10 @@ def _pair(race: Race) -> tuple[int, int]:
 
 def _extend(known: list[str], more: Iterable[str]) -> None:
     known.extend(text for text in more if text not in known)
+
+
+def _expectation(conflict: ByteConflict) -> int:
+    return conflict.step.instruction.index
 
 
 def _barrier_met(alias: Alias) -> tuple[int, Hashable]:

@@ -19,6 +19,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxaudit.analysis.order.byte_counts import ByteConflict, ByteCounts
 from ptxaudit.analysis.order.clocks import ClockWalk
 from ptxaudit.analysis.order.flags import is_strong
 from ptxaudit.analysis.order.footprints import LEAST_COPY
@@ -41,6 +42,9 @@ from ptxaudit.analysis.order.knowledge import (
 from ptxaudit.analysis.order.tensor_fences import TensorFences
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev
+
+# A store by a thread of its own: where it begins and ends, and its block.
+_Store = tuple[int, int, int]
 
 
 class Link(StrEnum):
@@ -113,24 +117,6 @@ class _Log:
         unknown: NDArray[np.intp] = slots[clock[self.component[slots]] < self.index[slots]]
         return unknown
 
-    def written_from(self, start: int, stop: int) -> int:
-        """Where the stores that follow each other from ``start`` on end, at ``stop`` at the latest.
-
-        Only stores by the block that stored to ``start`` count: what other code put behind it is another
-        buffer.
-        """
-        stored = [
-            (int(self.low[slot]), int(self.high[slot]), moment.step.block)
-            for slot, moment in enumerate(self.moments)
-            if self.writes[slot] and not moment.asynchronous and self.high[slot] > start
-        ]
-        blocks = {block for low, _, block in stored if low <= start}
-        end = start + 16
-        for low, high, block in sorted(stored):
-            if low <= end and block in blocks:
-                end = max(end, high)
-        return min(end, stop)
-
     def add(self, key: Hashable, moment: Moment, low: int, high: int, writes: bool) -> None:
         slot = self.slots.get(key)
         if slot is None:
@@ -154,12 +140,14 @@ class RaceFinder:
         self.races: dict[Hashable, Race] = {}
         self.aliases: dict[Hashable, Alias] = {}
         self.unfenced: dict[Hashable, Race] = {}
-        self.unresolved: dict[str, Step] = {}
+        self.byte_conflicts: list[ByteConflict] = []
         self._logs: dict[tuple[str, int], _Log] = {}
         self._releases: dict[int, list[tuple[int, Step]]] = {}
         self._copies = _copy_bases(execution)
+        self._stored: dict[tuple[str, int], list[_Store]] | None = None
         self.walk = ClockWalk(execution, self._access, self._phase, only_certain_flags)
         self.gaps = GapFinder(execution, self.walk)
+        self._byte_counts = ByteCounts(execution)
         self._tensor_fences = TensorFences(self.walk.agents_of_warp)
         self.walk.on_step = self._step
 
@@ -167,10 +155,23 @@ class RaceFinder:
         """Walk the execution."""
         self.walk.run()
         self.gaps.finish()
+        self.byte_conflicts = self._byte_counts.conflicts()
+        self._drop_what_rests_on_wrong_sizes()
         for key, race in list(self.races.items()):
             if race.link is Link.PROXY_BY_OTHER and self._writer_fences_too(race):
                 del self.races[key]
         return self
+
+    def _drop_what_rests_on_wrong_sizes(self) -> None:
+        """Forget races of copies that their expectations make larger than they can be."""
+        wrong = {copy.number: copy for found in self.byte_conflicts for copy in found.operations}
+        for copy in wrong.values():
+            copy.bytes = self._byte_counts.room(copy)
+        for key, race in list(self.races.items()):
+            sides = (race.first, race.second)
+            copied = any(side.step.operation and side.step.operation.number in wrong for side in sides)
+            if copied and not _touches(*(_sized(side) for side in sides)):
+                del self.races[key]
 
     def _writer_fences_too(self, race: Race) -> bool:
         """Whether the writer, too, executes a proxy fence after its write.
@@ -205,6 +206,7 @@ class RaceFinder:
 
     def _access(self, moment: Moment, walk: ClockWalk) -> None:
         moment.footprint = footprint = self._extent(moment)
+        self._byte_counts.access(moment)
         moment.time = moment.agent.clocks[TIME].copy()
         writes = _writes(moment.step)
         low, high = int(footprint.starts.min()), int(footprint.starts.max()) + footprint.size
@@ -229,17 +231,23 @@ class RaceFinder:
     def _extent(self, moment: Moment) -> Footprint:
         """The footprint of an access; a tensor store reads on to the end of what was written there.
 
-        How much it reads only its tensor map tells. It cannot be more than was stored without a gap from
-        its start on, up to where another copy starts.
+        How much it reads only its tensor map tells. It cannot be more than is stored without a gap from
+        its start on, up to where another copy starts. Stores that this execution has later count, too: that
+        they come before is what has to be shown.
         """
         footprint = _sized(moment)
-        log = self._logs.get(footprint.memory)
-        if footprint.certain or log is None or _writes(moment.step):
+        if footprint.certain or footprint.memory[0] != "shared" or _writes(moment.step):
             return footprint
         start = int(footprint.starts[0])
         stop = min((base for base in self._copies[footprint.memory] if base > start), default=1 << 62)
-        size = log.written_from(start, stop) - start
+        size = _written_from(self._stores(footprint.memory), start, stop) - start
         return Footprint(footprint.memory, footprint.starts, size, None, False)
+
+    def _stores(self, memory: tuple[str, int]) -> list[_Store]:
+        """The stores to a memory, in the order of their places."""
+        if self._stored is None:
+            self._stored = _stores_of(self.execution)
+        return self._stored.get(memory, [])
 
     def _compare(self, earlier: Moment, later: Moment, footprint: Footprint) -> None:
         first, second = earlier.step, later.step
@@ -265,6 +273,7 @@ class RaceFinder:
             return
         overwrites = link in (Link.IN_FLIGHT, Link.NONE)
         turned = first is later.step or (overwrites and _reads_for_wgmma(later.step))
+        turned = turned or (link is Link.NONE and _is_stored_by(earlier, later))
         pair = (later, earlier) if turned else (earlier, later)
         race = Race(*pair, link, execution=self.execution)
         race.certain = _touches(_sure(other), _sure(footprint)) and not (first.may or second.may)
@@ -351,12 +360,41 @@ class RaceFinder:
 
 
 def _copy_bases(execution: Execution) -> dict[tuple[str, int], set[int]]:
-    """Where the copies of an execution start, by memory."""
+    """Where the bulk copies of an execution start, by memory."""
     bases: dict[tuple[str, int], set[int]] = defaultdict(set)
+    bulk = (ev.Completion.BULK_GROUP, ev.Completion.MBARRIER)
     for entry in execution.entries:
-        if isinstance(entry, Step) and entry.operation is not None and entry.footprint is not None:
+        if not isinstance(entry, Step) or not isinstance(entry.event, ev.Access) or entry.footprint is None:
+            continue
+        if entry.event.completion in bulk:
             bases[entry.footprint.memory].update(int(start) for start in entry.footprint.starts)
     return bases
+
+
+def _stores_of(execution: Execution) -> dict[tuple[str, int], list[_Store]]:
+    """What threads themselves store, by memory."""
+    stores: dict[tuple[str, int], set[_Store]] = defaultdict(set)
+    for entry in execution.entries:
+        if not isinstance(entry, Step) or entry.footprint is None or not isinstance(entry.event, ev.Access):
+            continue
+        if entry.event.writes and entry.event.completion is ev.Completion.SYNCHRONOUS:
+            starts = entry.footprint.starts
+            place = int(starts.min()), int(starts.max()) + entry.footprint.size
+            stores[entry.footprint.memory].add((*place, entry.block))
+    return {memory: sorted(found) for memory, found in stores.items()}
+
+
+def _written_from(stores: list[_Store], start: int, stop: int) -> int:
+    """Where the stores that follow each other from ``start`` on end, at ``stop`` at the latest.
+
+    Only stores by the blocks that store to ``start`` count: what other code puts behind it is another buffer.
+    """
+    blocks = {block for low, high, block in stores if low <= start < high}
+    end = start + LEAST_COPY
+    for low, high, block in stores:
+        if low <= end and high > start and block in blocks:
+            end = max(end, high)
+    return min(end, stop)
 
 
 def missing_link(earlier: Moment, later: Moment) -> Link | None:
@@ -402,6 +440,13 @@ def _missing_contribution(agent: Agent, record: PhaseRecord, agents: list[list[A
     steps = [step for contribution in record.contributions for step in contribution.steps]
     missing = [step for step in steps if step.warp in warps] or [s for s in steps if s.warp != agent.warp]
     return missing[-1] if missing else None
+
+
+def _is_stored_by(copy: Moment, store: Moment) -> bool:
+    """Whether a bulk store reads what the program writes before, by another thread that nothing joins."""
+    event = copy.step.event
+    reads = isinstance(event, ev.Access) and event.reads and event.completion is ev.Completion.BULK_GROUP
+    return reads and not store.asynchronous and _program_place(store.step) < _program_place(copy.step)
 
 
 def _reads_for_wgmma(step: Step) -> bool:

@@ -36,6 +36,7 @@ class AsyncOperation:
 
     ``warp`` issued it. ``key`` and ``phase`` are the mbarrier phase it completes on, once that is known;
     ``generic_proxy`` tells that its payload travels through the generic proxy (``st.async``).
+    ``tensor_map`` names the tensor map that decides its size, and the form of the copy.
     """
 
     number: int
@@ -45,6 +46,7 @@ class AsyncOperation:
     phase: int | None = None
     bytes: int | None = None
     generic_proxy: bool = False
+    tensor_map: str | None = None
 
 
 @dataclass(slots=True)
@@ -54,7 +56,8 @@ class Step:
     ``lanes`` is the mask of the lanes that executed it, ``visit`` counts how often the warp had executed
     the instruction before. ``may`` tells that it ran under a condition that varies by lane in a way that
     the analysis does not know. ``key``, ``phase`` and ``count`` belong to barrier operations: an arrive
-    counted for ``phase``, a successful wait observed it; ``threads`` is the count a CTA barrier names.
+    counted for ``phase``, a successful wait observed it; ``threads`` is the count a CTA barrier names, and
+    ``bytes`` what the phase is told to expect, where that is known.
     ``pointers`` are, for an access to global memory, the unknown quantities that its address adds unscaled:
     one of them is the pointer. It is empty where none is left, and ``None`` for all other steps.
     """
@@ -71,6 +74,7 @@ class Step:
     phase: int = 0
     count: int = 0
     threads: int | None = None
+    bytes: int | None = None
     footprint: Footprint | None = None
     operation: AsyncOperation | None = None
     unresolved: str | None = None
