@@ -1,13 +1,15 @@
-"""Bytes are expected on an mbarrier phase, but the arrivals that it also needs do not come.
+"""Bytes are expected on an mbarrier phase, but the arrivals that it also needs do not come, or not after.
 
 A phase that is waited for ever and got too few arrivals is this defect where as many threads did an
-``expect_tx`` without an arrival as arrivals are lacking, and another one (a count) otherwise.
+``expect_tx`` without an arrival as arrivals are lacking, and another one (a count) otherwise. One whose
+arrivals may all come before the ``expect_tx`` can complete without the bytes.
 """
 
 from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
+from ptxaudit.analysis.order.gaps import GapKind
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step, Stuck
 from ptxaudit.checks._executions import (
     by_instruction,
@@ -19,7 +21,8 @@ from ptxaudit.checks._executions import (
     steps_of,
     undecided,
 )
-from ptxaudit.checks._order import barrier_name, has
+from ptxaudit.checks._gaps import gap_violation, gaps_of
+from ptxaudit.checks._order import DOUBTFUL, barrier_name, has, is_doubtful
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.describe import operand_text
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
@@ -30,8 +33,18 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if not has(analysis, ev.MbarrierExpect) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
-    found = (*_in_executions(report), *_nobody_arrives(analysis))
-    return Outcome.of(by_instruction(found), undecided(report))
+    found = by_instruction((*_in_executions(report), *_nobody_arrives(analysis), *_slipping(report)))
+    doubt = DOUBTFUL if any(map(is_doubtful, found)) else None
+    return Outcome.of(found, undecided(report) or doubt)
+
+
+def _slipping(report: OrderReport) -> Iterator[Violation]:
+    """Expectations that nothing the phase needs comes after: they may count for the next phase."""
+    for gap in gaps_of(report, GapKind.EXPECT_MAY_SLIP):
+        assert gap.step.key is not None
+        lacking = f"phase {gap.step.phase} may complete before: none of its arrivals is ordered after"
+        details = {"barrier": barrier_name(gap.step.key), "lacking": lacking}
+        yield gap_violation(report, gap, details, "no arrival of the phase after it", Severity.WARNING)
 
 
 def _in_executions(report: OrderReport) -> Iterator[Violation]:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from math import gcd
 
+from ptxaudit.analysis.order.gaps import expects_bytes
 from ptxaudit.analysis.order.knowledge import TIME, Moment, ordered
 from ptxaudit.analysis.order.trace import (
     AsyncOperation,
@@ -155,7 +156,7 @@ class ByteCounts:
         phases: dict[tuple[BarrierKey, int], _Phase] = defaultdict(_Phase)
         for entry in self._execution.entries:
             if isinstance(entry, Step):
-                if entry.key is not None and _expects(entry.event):
+                if entry.key is not None and expects_bytes(entry.event):
                     phases[entry.key, entry.phase].expects.append(entry)
             elif isinstance(entry, Delivery):
                 phases[entry.key, entry.phase].copies.append(entry.operation)
@@ -223,12 +224,6 @@ def _disagreeing(phases: list[_Phase]) -> Iterator[tuple[_Phase, Step, str]]:
             _, witness = agreed[((maps[0][0], 1),)]
             mismatch = f"{size} bytes are expected of tensor maps that bring {total} elsewhere"
             yield groups[maps][0][0], witness, mismatch
-
-
-def _expects(event: ev.Event) -> bool:
-    if isinstance(event, ev.MbarrierArrive):
-        return event.expect_bytes is not None
-    return isinstance(event, ev.MbarrierExpect)
 
 
 def _lifetimes(execution: Execution) -> dict[int, list[tuple[int, int, int]]]:

@@ -7,6 +7,8 @@ Property: of every step that was executed, whether in every schedule
 * a CTA whose shared memory is accessed has begun to execute, and does not exit before the access is over
   (PTX ISA 9.7.13.3 and 9.7.13.15.13 leave accesses to a CTA that is not there undefined); the other CTA of
   a pair that allocates tensor memory has begun, too (9.7.16.7.1);
+* bytes are expected (``expect_tx`` alone) while the phase that they are meant for cannot complete: it needs
+  an arrival, or a copy whose bytes it expects already, that comes after (9.7.13.15.6);
 * bulk stores have read their source when the CTA whose shared memory it is ends: the memory is the CTA's
   while it executes (PTX ISA 5.1.7), and a bulk copy reads it until a wait for its group says otherwise
   (9.7.9.25.1);
@@ -19,6 +21,7 @@ flag says is not known, so that one which has nothing to do with the stores look
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -39,6 +42,7 @@ class GapKind(Enum):
     PEER_NOT_STARTED = auto()
     PEER_MAY_EXIT = auto()
     SOURCE_MAY_END = auto()
+    EXPECT_MAY_SLIP = auto()
     STORE_NOT_WRITTEN = auto()
 
 
@@ -79,6 +83,19 @@ class _InitFence:
 
 
 @dataclass(slots=True)
+class _Expectation:
+    """An ``expect_tx`` alone: its agent, the index there, and the bytes that the phase expects already.
+
+    ``before`` is ``None`` where that is not known.
+    """
+
+    step: Step
+    agent: Agent
+    index: int
+    before: int | None
+
+
+@dataclass(slots=True)
 class _Store:
     """A bulk store to global memory: its issuer, the index of its issue, its group."""
 
@@ -101,6 +118,8 @@ class GapFinder:
         self._stores: list[_Store] = []
         self._remote: dict[tuple[int, int], tuple[int, Step]] = {}
         self._sources: dict[tuple[int, int], tuple[int, Step]] = {}
+        self._expectations: list[_Expectation] = []
+        self._expecting: dict[tuple[BarrierKey, int], list[tuple[Step, int, int]]] = defaultdict(list)
         self._deliveries: dict[int, list[Delivery]] = defaultdict(list)
         for entry in execution.entries:
             if isinstance(entry, Delivery):
@@ -112,6 +131,9 @@ class GapFinder:
 
     def step(self, step: Step, agents: list[Agent]) -> None:
         """Look at one step."""
+        if step.key is not None and expects_bytes(step.event):
+            for agent in agents:
+                self._expect(step, step.key, agent)
         match step.event:
             case ev.MbarrierInit():
                 self._initialise(step, agents)
@@ -137,6 +159,9 @@ class GapFinder:
         """Look at the end: is every access to a CTA over before that CTA exits?"""
         if not self.execution.complete:
             return
+        for expected in self._expectations:
+            if not self._is_held(expected):
+                self._add(Gap(GapKind.EXPECT_MAY_SLIP, expected.step, None, self.execution))
         for kind, last in ((GapKind.PEER_MAY_EXIT, self._remote), (GapKind.SOURCE_MAY_END, self._sources)):
             for (component, cta), (index, step) in last.items():
                 if not any(ordered(agent.clocks, TIME, component, index) for agent in self._ctas[cta]):
@@ -144,6 +169,33 @@ class GapFinder:
 
     def _add(self, gap: Gap) -> None:
         self.gaps.setdefault(gap.pair, gap)
+
+    # Expected bytes ----------------------------------------------------------------------------------
+
+    def _expect(self, step: Step, key: BarrierKey, agent: Agent) -> None:
+        places = self._expecting[key, step.phase]
+        if isinstance(step.event, ev.MbarrierExpect):
+            earlier = [one.bytes for one, *place in places if ordered(agent.clocks, TIME, *place)]
+            self._expectations.append(_Expectation(step, agent, _now(agent), _total(earlier)))
+        places.append((step, agent.component, _now(agent)))
+
+    def _is_held(self, expected: _Expectation) -> bool:
+        """Whether what a phase needs comes after an expectation of its bytes.
+
+        That is an arrival, or a copy without which the bytes that were expected before are not all there.
+        """
+        step = expected.step
+        assert step.key is not None
+        copied: list[int | None] = []
+        for contribution in self._walk.record(step.key, step.phase).contributions:
+            after = ordered(contribution.clocks, TIME, expected.agent.component, expected.index)
+            operation = contribution.steps[-1].operation
+            if after and operation is None:
+                return True
+            if not after and operation is not None:
+                copied.append(operation.bytes)
+        done = _total(copied)
+        return expected.before is None or done is None or done < expected.before
 
     # Mbarrier objects --------------------------------------------------------------------------------
 
@@ -244,6 +296,19 @@ class GapFinder:
             ):
                 self._add(Gap(GapKind.STORE_NOT_WRITTEN, step, store.step, self.execution))
                 return
+
+
+def expects_bytes(event: ev.Event) -> bool:
+    """Whether an event adds to the bytes that a phase waits for."""
+    if isinstance(event, ev.MbarrierArrive):
+        return event.expect_bytes is not None
+    return isinstance(event, ev.MbarrierExpect)
+
+
+def _total(amounts: Iterable[int | None]) -> int | None:
+    """The sum of some amounts, ``None`` where one is not known."""
+    known = list(amounts)
+    return None if None in known else sum(amount or 0 for amount in known)
 
 
 def _now(agent: Agent) -> int:
