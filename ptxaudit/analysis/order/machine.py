@@ -730,6 +730,8 @@ class Machine:
             first = self._current.get(None) if len(self._current) == 1 else None
             self._operation_numbers += first is None
             known = first or AsyncOperation(self._operation_numbers, kind, fragment.warp)
+            if None in self._current:
+                known.tensor_map = self._current[None].tensor_map
             self._current[destination] = known
         return known
 
