@@ -93,6 +93,7 @@ class Domain:
         self._atoms: dict[Hashable, Atom] = {}
         self.selections: dict[Atom, tuple[Condition, int, int]] = {}
         self.memory: dict[Hashable, tuple[Value, ...]] = {}
+        self._blends: dict[Atom, tuple[Flags, Value, Value]] = {}
         self.definitions: dict[Atom, tuple[Callable[[int], int], Affine]] = {}
 
     # Atoms -------------------------------------------------------------------------------------------
@@ -283,8 +284,28 @@ class Domain:
         if isinstance(then, Affine) or isinstance(otherwise, Affine):
             if isinstance(then, Affine) and isinstance(otherwise, Affine) and then.terms == otherwise.terms:
                 return Affine(then.terms, np.where(lanes, then.offset, otherwise.offset).astype(np.int64))
-            return self.opaque("blend", lanes, then, otherwise)
+            blended = self.opaque("blend", lanes, then, otherwise)
+            self._blends[blended.terms[0][0]] = (lanes, then, otherwise)
+            return blended
         return collapse(np.where(lanes, as_lanes(then), as_lanes(otherwise)))
+
+    def within(self, value: Value, lanes: Flags) -> Value:
+        """The value as the flagged lanes see it: of what was blended for other lanes, only their part."""
+        while isinstance(value, Affine) and len(value.terms) == 1 and isinstance(value.offset, int):
+            atom, factor = value.terms[0]
+            if atom not in self._blends:
+                break
+            flags, then, otherwise = self._blends[atom]
+            if not (lanes & ~flags).any():
+                part = then
+            elif not (lanes & flags).any():
+                part = otherwise
+            else:
+                break
+            if (factor, value.offset) != (1, 0):
+                part = self.add(self.multiply(part, factor, 64), value.offset, 64)
+            value = part
+        return value
 
     # Truths ------------------------------------------------------------------------------------------
 

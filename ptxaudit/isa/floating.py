@@ -11,7 +11,20 @@ _PTX_OPERATIONS = _names(
     "abs add copysign cos cvt div ex2 fma lg2 mad max min mul neg rcp rsqrt set setp sin sqrt sub tanh testp"
 )
 _PTX_TYPES = _names("f16 f16x2 f32 f32x2 f64 bf16 bf16x2 tf32 e4m3x2 e5m2x2 e2m1x2")
-_SASS_PREFIXES = ("FADD", "FMUL", "FFMA", "FMNMX", "FSET", "FSWZ", "FCHK", "MUFU", "DADD", "DMUL", "DFMA")
+_SASS_PREFIXES = (
+    "FADD",
+    "FMUL",
+    "FFMA",
+    "FMNMX",
+    "FSET",
+    "FSWZ",
+    "FCHK",
+    "MUFU",
+    "DADD",
+    "DMUL",
+    "DFMA",
+    "QMUL4",
+)
 _SASS_OPERATIONS = _names("DSETP F2F FRND HADD2 HMUL2 HSET2 HSETP2 HMNMX2 F2IP F2FP")
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ptxaudit.analysis.order import footprints
 from ptxaudit.analysis.order.barriers import Mbarrier
 from ptxaudit.analysis.order.executing import Executing, Progress, assume
+from ptxaudit.analysis.order.reserved import initial_barrier, is_reserved
 from ptxaudit.analysis.order.trace import BarrierKey, Delivery
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.operands import Operand, Register
@@ -21,6 +22,9 @@ _ADDRESS = "the address of the mbarrier"
 
 def _mbarrier(machine: "Machine", key: BarrierKey) -> Mbarrier:
     state = machine.mbarriers.get(key)
+    if state is None and is_reserved(machine.function, key[2]):
+        state = machine.mbarriers[key] = initial_barrier()
+        machine.execution.barrier_counts[key] = state.expected
     if state is None:
         state = machine.mbarriers[key] = Mbarrier(None)
         assume(machine, f"the mbarrier at {key[2]:#x} is used before any initialisation that was found")
@@ -117,9 +121,6 @@ def wait(here: Executing, event: ev.MbarrierWait) -> Progress:
     """A test or try of a phase: it succeeds, fails once, or parks the fragment."""
     machine, fragment = here.machine, here.fragment
     keys = here.keys(event.address)
-    if keys == []:
-        _set_result(here, event, True)
-        return Progress.CONTINUE
     token = here.value(event.phase)
     if isinstance(token, np.ndarray):
         token = int(token[here.active][0])

@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxaudit.analysis.order import footprints
+from ptxaudit.analysis.order import footprints, local, reserved
 from ptxaudit.analysis.order.address import OFFSET_MASK, RANK_SHIFT, is_shared_generic, split
 from ptxaudit.analysis.order.executing import Executing
 from ptxaudit.analysis.order.flags import is_strong
 from ptxaudit.analysis.order.fragment import Fragment
 from ptxaudit.analysis.order.program import LARGEST_WORD, Operation, stored_elements
+from ptxaudit.analysis.order.reserved import is_reserved
 from ptxaudit.analysis.order.trace import Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.lanes import Lanes
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
 # A warp that loads one word this often in one place is taken to wait for another thread to change it.
 _LOADS_OF_ONE_VALUE = 64
 # Suffixes of SASS loads of less than a word; all others load words.
+_WORD = 4
 _PARTIAL_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
 
 
 def access(here: Executing, event: ev.Access) -> None:
     """An access: its footprint, what it leaves in shared memory, and what it loads."""
+    if event.space is ev.StateSpace.LOCAL:
+        local.access(here, event)
+        return
+    if event.operation == "try_cancel":
+        here.machine.requests += 1
     if event.multicast:
         for destination in here.destinations(event):
             _access(here, event, destination)
@@ -42,19 +49,22 @@ def _access(here: Executing, event: ev.Access, destination: int | None) -> None:
     value = here.value(event.address)
     if event.addressing is ev.Addressing.TENSOR_MAP and step.operation is not None:
         step.operation.tensor_map = f"{here.operation.instruction.opcode} {here.machine.domain.key(value)}"
-    if event.barrier is None or here.keys(event.barrier) != []:
-        footprints.attach(here.machine, here.fragment, step, event, value, here.active)
+    footprints.attach(here.machine, here.fragment, step, event, value, here.active)
     if destination is not None and step.footprint is not None:
         step.footprint = replace(step.footprint, memory=(step.footprint.memory[0], destination))
     if event.completion is ev.Completion.SYNCHRONOUS:
         if event.kind is ev.AccessKind.UPDATE and event.operation != "exch":
-            _forget(here, event, value)
+            _update(here, event, value)
         elif event.writes and event.value is not None:
             _store(here, event, value)
         if here.operation.loads:
             _load(here, event, value)
     elif event.writes and step.footprint is not None:
         _overwrite(here.machine, step)
+        if event.operation == "try_cancel":
+            _answer(here, event, value, destination)
+        elif event.value is not None and event.kind is ev.AccessKind.WRITE:
+            _store(here, event, value)  # whoever waits for it finds this
 
 
 def _overwrite(machine: "Machine", step: Step) -> None:
@@ -66,13 +76,44 @@ def _overwrite(machine: "Machine", step: Step) -> None:
         machine.memory.forget(cta, int(start), min(step.footprint.size, 64))
 
 
-def _forget(here: Executing, event: ev.Access, address: Value) -> None:
-    """An atomic operation: what it leaves is not worked out."""
+def _answer(here: Executing, event: ev.Access, address: Value, destination: int | None) -> None:
+    """The answer to a request for more work: words that nothing is known of, the same in every CTA."""
+    machine = here.machine
+    places = _shared_places(event, address)
+    if places is None:
+        return
+    own, offset = split(int(places[here.active][0]))
+    cta = own if destination is None else destination
+    for position in range(0, event.size or 0, _WORD):
+        key = ("answer", machine.requests, position)
+        word: Value = machine.domain.atom(key, f"answer@{machine.requests}")
+        told = None if machine.sample is None else machine.sample.answer(machine.requests, position)
+        word = word if told is None else told
+        machine.memory.store(cta, offset + position, _WORD, word)
+
+
+def _update(here: Executing, event: ev.Access, address: Value) -> None:
+    """An atomic operation: what it leaves is worked out for the system's own words only."""
     places = _shared_places(event, address)
     for place in () if places is None else np.unique(places[here.active]):
         cta, offset = split(int(place))
+        width = event.size or LARGEST_WORD
+        left = _updated(here, event, cta, offset, width)
         here.machine.epochs[cta, offset >> 4] += 1
-        here.machine.memory.forget(cta, offset, event.size or LARGEST_WORD)
+        here.machine.memory.forget(cta, offset, width)
+        if left is not None:
+            here.machine.memory.store(cta, offset, width, left)
+
+
+def _updated(here: Executing, event: ev.Access, cta: int, offset: int, width: int) -> int | None:
+    if not is_reserved(here.machine.function, offset) or event.value is None:
+        return None
+    combine = reserved.UPDATES.get(event.operation or "")
+    old, new = here.machine.memory.load(cta, offset, width), here.common(event.value)
+    old = reserved.initial_word(cta, offset) if old is None else old
+    if combine is None or not isinstance(old, int) or not isinstance(new, int) or here.lane_count != 1:
+        return None
+    return combine(old, new)
 
 
 def _shared_places(event: ev.Access, value: Value) -> Lanes | None:
@@ -129,6 +170,11 @@ def _loaded(here: Executing, event: ev.Access, address: Value, offset: int) -> V
     if is_strong(event) or event.space is ev.StateSpace.TENSOR:
         unique = (index, here.fragment.warp, machine.visits[here.fragment.warp, index], offset)
         return domain.atom(("load", unique), name, varying or event.kind is ev.AccessKind.UPDATE)
+    if machine.sample is not None and isinstance(address, int):
+        width = (event.size or _WORD) // len(here.operation.loads)
+        entry = machine.sample.entry(address + offset, width)
+        if entry is not None:
+            return entry
     # The same word wherever it is loaded, unless a loop waits for it to change.
     rounds = machine.visits[here.fragment.warp, index] // _LOADS_OF_ONE_VALUE
     return domain.atom(("weak", domain.key(address), offset, event.size, rounds), name, varying)
@@ -140,10 +186,7 @@ def _loaded_from_shared(
     """What the active lanes, which access ``places``, find ``offset`` bytes further on."""
     domain = here.machine.domain
     width = (event.size or 4) // len(here.operation.loads)
-    found = [
-        here.machine.memory.load(int(p) + offset >> RANK_SHIFT, int(p) + offset & OFFSET_MASK, width)
-        for p in (places if varying else places[:1])
-    ]
+    found = [_word_at(here.machine, int(p) + offset, width) for p in (places if varying else places[:1])]
     values = [value for value in found if value is not None]
     if len(values) == len(found):
         if not varying:
@@ -156,6 +199,14 @@ def _loaded_from_shared(
     epoch = here.machine.epochs[place >> RANK_SHIFT, (place & OFFSET_MASK) >> 4]
     key = ("shared", domain.key(address), offset, epoch)
     return domain.atom(key, f"shared[{place & OFFSET_MASK:#x}]", varying)
+
+
+def _word_at(machine: "Machine", place: int, width: int) -> Value | None:
+    cta, offset = place >> RANK_SHIFT, place & OFFSET_MASK
+    known = machine.memory.load(cta, offset, width)
+    if known is None and is_reserved(machine.function, offset) and not machine.epochs[cta, offset >> 4]:
+        return reserved.initial_word(cta, offset)
+    return known
 
 
 # Parameters and constants ------------------------------------------------------------------------------
@@ -197,7 +248,7 @@ def constant_word(machine: "Machine", fragment: Fragment, source: Memory) -> Val
 def _constant(machine: "Machine", fragment: Fragment, bank: int | None, at: Value, width: int) -> Value:
     known = machine.known_constant(fragment, bank, at, width)
     if known is None and width == 4 and machine.sample is not None:
-        known = machine.sample
+        known = machine.sample.parameter(at if isinstance(at, int) else 0)
     if known is not None:
         return known
     name = f"param@{at:#x}" if isinstance(at, int) else f"[{at!r}]"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ptxaudit.analysis.order.address import SHARED_START, split
+from ptxaudit.analysis.order.address import split
 from ptxaudit.analysis.order.fragment import Fragment, blend
 from ptxaudit.analysis.order.program import Operation
 from ptxaudit.analysis.order.trace import BarrierKey, Step
@@ -17,9 +17,6 @@ from ptxaudit.isa.sass import encodings
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.order.machine import Machine
-
-# The first architecture that reserves the shared memory below SHARED_START.
-_FIRST_RESERVED = 90
 
 
 class Progress(Enum):
@@ -58,34 +55,25 @@ class Executing:
         return self.machine.step(self.fragment, self.operation, event, self.active, self.may)
 
     def value(self, operand: Operand) -> Value:
-        """An operand as a number."""
-        return self.machine.value(self.fragment, operand)
+        """An operand as a number, as the lanes that take part hold it."""
+        return self.machine.domain.within(self.machine.value(self.fragment, operand), self.active)
 
     def common(self, operand: Operand) -> Value:
         """An operand as one number where it is the same in all lanes that take part."""
         return among(self.value(operand), self.active)
 
     def keys(self, operand: Operand) -> list[tuple[BarrierKey, int]] | None:
-        """The mbarriers an operand names, with the number of lanes for each; ``None`` if that is not known.
-
-        Left out are barriers in the reserved part of shared memory (SASS), by which allocations of tensor
-        memory by a pair of CTAs are agreed upon: the system sets them up, and no order rests on them.
-        """
+        """The mbarriers that an operand names, with the number of lanes for each; ``None`` if not known."""
         value = self.value(operand)
         if isinstance(value, Affine):
             return None
-        keys: list[tuple[BarrierKey, int]]
         if isinstance(value, int):
-            keys = [(("mbarrier", *split(value)), self.lane_count)]
-        else:
-            addresses, counts = np.unique(as_lanes(value)[self.active], return_counts=True)
-            keys = [
-                (("mbarrier", *split(int(address))), int(count))
-                for address, count in zip(addresses, counts, strict=True)
-            ]
-        if not self.machine.in_sass or self.machine.function.architecture.number < _FIRST_RESERVED:
-            return keys
-        return [(key, lanes) for key, lanes in keys if key[2] >= SHARED_START]
+            return [(("mbarrier", *split(value)), self.lane_count)]
+        addresses, counts = np.unique(as_lanes(value)[self.active], return_counts=True)
+        return [
+            (("mbarrier", *split(int(address))), int(count))
+            for address, count in zip(addresses, counts, strict=True)
+        ]
 
     def destinations(self, event: ev.Access | ev.MbarrierArrive | ev.MbarrierCompleteTx) -> list[int]:
         """The CTAs that a multicast reaches: those of its mask, all where the mask is not known."""

@@ -28,11 +28,14 @@ from ptxaudit.analysis.order.launches import (
     Start,
     first_launch,
     hanging_launch,
+    is_resolved,
+    reached,
     shows_something,
 )
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program, compile_program, hands_over_to_other_ctas
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
+from ptxaudit.analysis.order.samples import Sample
 from ptxaudit.analysis.order.shapes import other_shapes, shape_assumptions
 from ptxaudit.analysis.order.trace import Execution, Step, Stuck
 from ptxaudit.ir import events as ev
@@ -44,6 +47,8 @@ _GLOBAL_TURNS = 12
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
+# So much of what is known may be reached in vain beside it.
+_SHARE_IN_VAIN = 0.05
 _Shown = TypeVar("_Shown", Race, Gap, Alias, ByteConflict)
 
 
@@ -55,7 +60,7 @@ class Run:
     bounds: Bounds
     forced: Mapping[int, bool] | None = None
     last_first: bool = False
-    sample: int | None = None
+    sample: Sample | None = None
 
     def machine(self, program: Program) -> Machine:
         """A machine that has yet to run."""
@@ -174,6 +179,10 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
         _note_hanging(
             report, hanging_launch(program, limits.operations, first.shape, report.executions, deadline)
         )
+    for further in start.others:
+        if is_resolved(further.execution):
+            _look_at(report, Run(further.shape, further.bounds, sample=further.sample), further.execution)
+    _note_reached_in_vain(report, start)
     return report
 
 
@@ -181,11 +190,36 @@ def _note_hanging(report: OrderReport, hanging: Attempt | None) -> None:
     """Add a sampled launch in which warps wait for ever, if one was found."""
     if hanging is None:
         return
-    value = f"32-bit parameters and the grid size are {hanging.sample} (first CTA)"
-    _extend(report.assumptions, (f"a launch was looked at, too, whose {value}",))
+    _extend(report.assumptions, (f"a launch was looked at, too, whose {hanging.sample}",))
     _look_at(report, Run(hanging.shape, hanging.bounds, sample=hanging.sample), hanging.execution)
     if not shows_something(hanging.execution):  # the kernel's data decide, and it hangs either way
         _note_deadlock(report, hanging.execution)
+
+
+def _note_reached_in_vain(report: OrderReport, start: Start) -> None:
+    """Say what only executions reached that show nothing; where that is much, nothing is settled.
+
+    Waits do not count: ptxas has a second copy of each, for when the first try fails.
+    """
+    attempts = [*report.executions, *(attempt.execution for attempt in start.others)]
+    known = {index for one in attempts if one.complete or shows_something(one) for index in reached(one)}
+    left = {
+        index: step
+        for one in attempts
+        for index, step in reached(one).items()
+        if index not in known and not isinstance(step.event, ev.MbarrierWait)
+    }
+    if not left:
+        return
+    earliest = left[min(left)].instruction
+    told = (
+        f"{len(left)} instructions were reached only in runs that did not end, the first at "
+        f"{earliest.location} ({earliest.text})"
+    )
+    if len(left) > _SHARE_IN_VAIN * len(known):
+        report.reason = report.reason or told
+    else:
+        _extend(report.assumptions, (told,))
 
 
 def _take_up(program: Program, report: OrderReport, start: Start, run: Run) -> None:
@@ -195,7 +229,7 @@ def _take_up(program: Program, report: OrderReport, start: Start, run: Run) -> N
     report.stuck_if_possible |= start.stuck
     _extend(report.assumptions, shape_assumptions(program, first.shape))
     if first.sample is not None:
-        report.assumptions.append(f"32-bit parameters and the grid size are {first.sample} (first CTA)")
+        report.assumptions.append(str(first.sample))
     if first.execution.stuck:
         stuck = first.execution.stuck[0]
         place = stuck.instruction.location

@@ -17,14 +17,20 @@ from types import MappingProxyType
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program
 from ptxaudit.analysis.order.rings import falls_short, wanted_iterations
+from ptxaudit.analysis.order.samples import Sample
 from ptxaudit.analysis.order.shapes import shapes
 from ptxaudit.analysis.order.trace import Execution, Step
 from ptxaudit.ir.function import Language
 
 # A count of iterations or tiles; sizes that give a few iterations of loops over tiles of elements.
-_SAMPLES = (4, 1024, 512)
+_SAMPLES = (Sample((4,)), Sample((1024,)), Sample((512,)))
+# What global memory holds is known, too: warps that go by it then agree. Mixed sizes reach more.
+_FULL_SAMPLES = (
+    *(Sample((number,), number) for number in (4, 512, 1024, 2048)),
+    *(Sample((1, 4, 512, 2048), step, salt) for salt in range(1, 7) for step in (512, 2048)),
+)
 # One with which long rings come round twice: only to see whether it hangs, since it takes long where not.
-_LONG_SAMPLE = 8192
+_LONG_SAMPLE = Sample((8192,))
 # A sampled execution may have this part of the operations.
 _SAMPLED_SHARE = 5
 
@@ -40,17 +46,21 @@ class Attempt:
     shortest: Execution
     shape: LaunchShape
     bounds: Bounds
-    sample: int | None
+    sample: Sample | None
     longer: Execution | None = None
 
 
 @dataclass(slots=True)
 class Start:
-    """The launch to explore; one that hangs, if one was found; whether the unknown one got stuck."""
+    """The launch to explore; one that hangs, if one was found; whether the unknown one got stuck.
+
+    ``others`` are attempts that were not chosen, and yet may reach more.
+    """
 
     first: Attempt
     hanging: Attempt | None = None
     stuck: bool = False
+    others: "tuple[Attempt, ...]" = ()
 
 
 @dataclass(slots=True)
@@ -75,19 +85,25 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     first = unknown.best
     settled = first.execution.complete or shows_something(first.execution)
     doubtful = first.longer if settled else first.execution
-    if doubtful is None:
+    if doubtful is None and is_resolved(first.execution):
         return Start(first)
-    tries: dict[int, _Tries | None] = {}
+    tries: dict[Sample, _Tries | None] = {}
     if not settled:
         share = operations // _SAMPLED_SHARE
         tries = {sample: _try_shapes(program, share, sample, deadline) for sample in _SAMPLES}
-    hanging = hanging_launch(program, operations, first.shape, (doubtful,), deadline, tries)
+    stuck = () if doubtful is None else (doubtful,)
+    hanging = hanging_launch(program, operations, first.shape, stuck, deadline, tries)
     ended = [found.best for found in tries.values() if found is not None and found.best.execution.complete]
+    if settled and is_resolved(first.execution):
+        return Start(first, hanging)
+    ended += _full_samples(program, operations // _SAMPLED_SHARE, deadline)
     if not ended:
         return Start(first, hanging)
-    longest = max(ended, key=lambda attempt: len(attempt.execution.entries))
+    candidates = [first, *ended] if settled else ended
+    best = max(candidates, key=lambda attempt: _worth(program, attempt))
+    others = tuple(attempt for attempt in (first, *ended) if attempt is not best)
     # With other values warps may still wait for ever: the sample shows one launch, not all.
-    return Start(longest, hanging, bool(first.execution.stuck))
+    return Start(best, hanging, bool(first.execution.stuck), others)
 
 
 def hanging_launch(
@@ -96,7 +112,7 @@ def hanging_launch(
     shape: LaunchShape,
     doubtful: Iterable[Execution],
     deadline: float,
-    known: "Mapping[int, _Tries | None]" = MappingProxyType({}),
+    known: "Mapping[Sample, _Tries | None]" = MappingProxyType({}),
 ) -> Attempt | None:
     """A sampled launch that hangs on a barrier on which one of the ``doubtful`` executions got stuck, too.
 
@@ -113,7 +129,39 @@ def hanging_launch(
     return None
 
 
-def _try_shapes(program: Program, operations: int, sample: int | None, deadline: float) -> _Tries | None:
+def _full_samples(program: Program, operations: int, deadline: float) -> list[Attempt]:
+    """Launches with everything known that run to their end, each reaching what none before it did."""
+    ended: list[Attempt] = []
+    seen: set[int] = set()
+    for sample in _FULL_SAMPLES:
+        tries = _try_shapes(program, operations, sample, deadline)
+        if tries is None or not tries.best.execution.complete:
+            continue
+        places = reached(tries.best.execution).keys()
+        if is_resolved(tries.best.execution) and not places <= seen:
+            ended.append(tries.best)
+            seen |= places
+    return ended
+
+
+def _worth(program: Program, attempt: Attempt) -> tuple[bool, int, bool, int]:
+    """Attempts are preferred that leave nothing unresolved, reach most, and bring every ring round twice."""
+    execution = attempt.execution
+    round_twice = not falls_short(program, execution)
+    return is_resolved(execution), len(reached(execution)), round_twice, len(execution.entries)
+
+
+def is_resolved(execution: Execution) -> bool:
+    """Whether every address, count and parity in it is known."""
+    return all(step.unresolved is None for step in execution.entries if isinstance(step, Step))
+
+
+def reached(execution: Execution) -> dict[int, Step]:
+    """The instructions with an event that it executed, each with a step of it."""
+    return {entry.instruction.index: entry for entry in execution.entries if isinstance(entry, Step)}
+
+
+def _try_shapes(program: Program, operations: int, sample: Sample | None, deadline: float) -> _Tries | None:
     """Try the shapes until every warp runs to its end; the best is that one, else the first."""
     attempts: list[Attempt] = []
     for shape in shapes(program):
@@ -156,7 +204,7 @@ def _starved(execution: Execution) -> set[tuple[str, int]]:
 
 
 def _attempt(
-    program: Program, shape: LaunchShape, operations: int, sample: int | None, deadline: float
+    program: Program, shape: LaunchShape, operations: int, sample: Sample | None, deadline: float
 ) -> Attempt:
     bounds = Bounds(operations)
     shortest = Machine(program, shape, bounds, sample=sample).run()

@@ -23,6 +23,7 @@ from ptxaudit.analysis.order.flags import StrongWrites, flag_loops
 from ptxaudit.analysis.order.fragment import Fragment, JoinPoint, Waiting, blend, is_truth, lane_bits, merge
 from ptxaudit.analysis.order.memory import SharedContents
 from ptxaudit.analysis.order.program import Exit, Operation, Program
+from ptxaudit.analysis.order.samples import Sample
 from ptxaudit.analysis.order.special import launch_constant, special_value
 from ptxaudit.analysis.order.trace import (
     AsyncOperation,
@@ -52,7 +53,7 @@ from ptxaudit.ir.operands import (
 from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value, identical
 from ptxaudit.isa.evaluation import LaneState
 from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
-from ptxaudit.isa.sass.registers import register_range
+from ptxaudit.isa.sass.registers import is_uniform, register_range
 
 _WORD = (1 << 64) - 1
 # What a fragment waits for that polls a flag: that the others have come as far as they can.
@@ -62,6 +63,13 @@ _MOST_IDLE_ROUNDS = 4
 
 def _leaves(event: ev.Event) -> bool:
     return isinstance(event, ev.Transfer) and event.kind is not ev.TransferKind.CALL
+
+
+def _of_first(value: "Value | Truth", lanes: Flags) -> "Value | Truth":
+    """The value that the first of some lanes holds."""
+    if isinstance(value, np.ndarray):
+        return value[int(lanes.argmax())].item()  # type: ignore[no-any-return]
+    return value
 
 
 def _polls(fragment: Fragment) -> bool:
@@ -112,9 +120,8 @@ class _Choice:
 class Machine:
     """One execution. ``run`` gives its trace; a machine is used once.
 
-    ``last_first`` runs the warps in descending order, another schedule of the same launch. ``sample`` is a
-    number that every 32-bit parameter and the grid size get, for the first CTA or cluster of the grid.
-    ``against_data`` turns every decision that the kernel's data make.
+    ``last_first`` runs the warps in descending order, another schedule of the same launch. ``sample`` are
+    values of what the launch decides. ``against_data`` turns every decision that the kernel's data make.
     """
 
     def __init__(
@@ -124,7 +131,7 @@ class Machine:
         bounds: Bounds,
         forced: Mapping[int, bool] | None = None,
         last_first: bool = False,
-        sample: int | None = None,
+        sample: Sample | None = None,
         against_data: bool = False,
     ) -> None:
         self.program = program
@@ -153,6 +160,7 @@ class Machine:
         )
         self.wgmma_commits: Counter[int] = Counter()
         self._current: dict[int | None, AsyncOperation] = {}
+        self.requests = 0  # for more work, answered in the order of the requests
         self._choices: dict[Hashable, _Choice] = {}
         self._assumed: Hashable | None = None
         self._operation_numbers = 0
@@ -327,24 +335,16 @@ class Machine:
         within = known[fragment.mask]
         return bool(within.all()) if within.all() or not within.any() else known
 
-    def _known_offset(self, fragment: Fragment, leaving: Exit) -> int | None:
-        """The block that a SASS indirect branch goes to: a register relative to the next instruction."""
+    def _goes_to(self, fragment: Fragment, leaving: Exit, target: int) -> Truth:
+        """Whether a SASS indirect branch goes to a block: registers relative to the next instruction."""
         assert leaving.instruction is not None
-        total = (leaving.instruction.location.offset or 0) + INSTRUCTION_BYTES
+        total: Value = (leaving.instruction.location.offset or 0) + INSTRUCTION_BYTES
         for operand in leaving.condition:
-            value = among(self.value(fragment, operand), fragment.mask)
-            if not isinstance(value, int):
-                return None
-            total += value
-        blocks = self.function.blocks
-        return next((t for t in leaving.targets if blocks[t].start_position == total & 0xFFFFFFFF), None)
+            total = self.domain.add(total, among(self.value(fragment, operand), fragment.mask), 32)
+        return self.domain.compare("eq", total, self.function.blocks[target].start_position or 0, 32, False)
 
     def _indirect_target(self, fragment: Fragment, leaving: Exit) -> int:
         """A jump table's target: the first whose (consistent) decision holds, else the last."""
-        if self.in_sass:
-            place = self._known_offset(fragment, leaving)
-            if place is not None:
-                return place
         index: Value = 0
         for operand in leaving.condition:
             if isinstance(operand, Register):
@@ -356,7 +356,10 @@ class Machine:
             if limit not in self.execution.limits:
                 self.execution.limits.append(limit)
         for number, target in enumerate(leaving.targets[:-1]):
-            chosen = self.domain.compare("eq", index, number, 64, False)
+            if self.in_sass:
+                chosen = self._goes_to(fragment, leaving, target)
+            else:
+                chosen = self.domain.compare("eq", index, number, 64, False)
             if self.decisions.decide(chosen, lambda: True, leaving.instruction.index):
                 return target
         return leaving.targets[-1]
@@ -673,6 +676,12 @@ class Machine:
     def write(self, fragment: Fragment, register: Register, new: "Value | Truth", guard: Truth) -> None:
         """Give a register its new value in the lanes where the guard holds."""
         name = register.name
+        if isinstance(guard, np.ndarray) and self.in_sass and is_uniform(register):
+            # One register for the warp: an elected lane's ``@P0 R2UR`` gives it that lane's value.
+            lanes = guard & fragment.mask
+            if not lanes.any():
+                return
+            new, guard = _of_first(new, lanes), True
         if guard is not True and not isinstance(guard, bool):
             old = fragment.registers.get(name)
             if old is not None:

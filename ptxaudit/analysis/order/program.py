@@ -109,12 +109,16 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
     function = analysis.function
     graph = analysis.graph
     outer = with_global or hands_over_to_other_ctas(analysis)
-    seeds = _seeds(analysis, outer, stored_values=False)
     cut = _sourceless(analysis)
-    kept = synchronisation_slice(graph, seeds, cut)
-    if _reads_shared_values(analysis, cut | seeds, kept):
-        seeds = _seeds(analysis, outer, stored_values=True)
+    floating = frozenset(cut)
+    followed: frozenset[ev.StateSpace] = frozenset()
+    while True:
+        seeds = _seeds(analysis, outer, followed)
         kept = synchronisation_slice(graph, seeds, cut)
+        read = _spaces_of_values_read(analysis, cut | seeds, kept)
+        if read <= followed:
+            break
+        followed |= read
     needed = _needed_registers(analysis, cut | seeds, kept)
     uses = _tensor_load_uses(analysis)
     relevant, kept = kept, kept | uses.keys()
@@ -136,6 +140,7 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
                 needed,
                 compile_evaluation,
                 uses.get(index, ()),
+                index in floating,
             )
             for index in range(block.start, block.end)
             if index in kept and (index != branch or index in uses)
@@ -145,15 +150,18 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
 
 
 def _seeds(
-    analysis: FunctionAnalysis, outer: bool, stored_values: bool
+    analysis: FunctionAnalysis, outer: bool, followed: frozenset[ev.StateSpace]
 ) -> dict[int, tuple[Register, ...]]:
-    """The instructions whose events matter, with the registers that those events depend on."""
+    """The instructions whose events matter, with the registers that those events depend on.
+
+    ``followed`` are the spaces, shared and local, whose stored values matter.
+    """
     seeds: dict[int, tuple[Register, ...]] = {}
     for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
-        relevant = [event for event in events if _is_seed(event, outer)]
+        relevant = [event for event in events if _is_seed(event, outer, followed)]
         if not relevant and not _is_guarded_exit(instruction, events):
             continue
-        registers = [register for event in relevant for register in _event_registers(event, stored_values)]
+        registers = [register for event in relevant for register in _event_registers(event, followed)]
         if instruction.guard is not None:
             registers.append(instruction.guard.register)
         seeds[instruction.index] = tuple(dict.fromkeys(registers))
@@ -162,14 +170,30 @@ def _seeds(
 
 def _sourceless(analysis: FunctionAnalysis) -> dict[int, tuple[Register, ...]]:
     """Floating-point instructions: their results are unknown numbers whatever they are computed from."""
+    divisions = _divisions(analysis)
     return {
         instruction.index: () if instruction.guard is None else (instruction.guard.register,)
         for instruction in analysis.function.instructions
-        if is_floating_point(instruction)
+        if is_floating_point(instruction) and instruction.index not in divisions
     }
 
 
-def _event_registers(event: ev.Event, stored_values: bool) -> list[Register]:
+def _divisions(analysis: FunctionAnalysis) -> frozenset[int]:
+    """The products (SASS) that are truncated to an integer in their block: divisions by a reciprocal."""
+    found: set[int] = set()
+    for block in analysis.function.blocks:
+        truncated: set[str] = set()
+        for instruction in reversed(analysis.function.instructions[block.start : block.end]):
+            written = {register.name for register in instruction.writes}
+            if instruction.opcode.startswith("FMUL") and written & truncated:
+                found.add(instruction.index)
+            truncated -= written
+            if instruction.opcode.startswith("F2I.") and ".TRUNC" in instruction.opcode:
+                truncated |= {register.name for register in instruction.reads}
+    return frozenset(found)
+
+
+def _event_registers(event: ev.Event, followed: frozenset[ev.StateSpace]) -> list[Register]:
     """Registers in an event's operands; of stored values only those that shared memory may hand on."""
     registers: list[Register] = []
     for name in event.__slots__:
@@ -180,7 +204,7 @@ def _event_registers(event: ev.Event, stored_values: bool) -> list[Register]:
             continue
         if name == "value":
             assert isinstance(event, ev.Access)
-            if not stored_values or event.space in _OUTER_SPACES or (event.size or 99) > LARGEST_WORD:
+            if _memory_of(event) not in followed or (event.size or 99) > LARGEST_WORD:
                 continue
             for element in stored_elements(event):
                 registers.extend(registers_in(element))
@@ -284,22 +308,28 @@ def _needed_registers(
 ) -> set[str]:
     """Names of the registers that some instruction of the slice reads."""
     instructions = analysis.function.instructions
-    return {
-        register.name for index in kept for register in seeds.get(index, instructions[index].reads)
-    }
+    return {register.name for index in kept for register in seeds.get(index, instructions[index].reads)}
 
 
-def _reads_shared_values(
+def _spaces_of_values_read(
     analysis: FunctionAnalysis, seeds: Mapping[int, Sequence[Register]], kept: frozenset[int]
-) -> bool:
-    """Whether the slice uses values that are loaded from shared memory."""
+) -> frozenset[ev.StateSpace]:
+    """Shared and local memory, where the slice uses values that are loaded from there."""
     needed = _needed_registers(analysis, seeds, kept)
-    return any(
-        isinstance(event, ev.Access) and event.reads and event.space not in _OUTER_SPACES
+    return frozenset(
+        space
         for index in kept
         if any(register.name in needed for register in analysis.function.instructions[index].writes)
         for event in analysis.events[index]
+        if isinstance(event, ev.Access) and event.reads and (space := _memory_of(event)) is not None
     )
+
+
+def _memory_of(event: ev.Access) -> ev.StateSpace | None:
+    """The memory whose contents are followed: shared memory, under whatever name, or local memory."""
+    if event.space is ev.StateSpace.LOCAL:
+        return ev.StateSpace.LOCAL
+    return None if event.space in _OUTER_SPACES else ev.StateSpace.SHARED
 
 
 def hands_over_to_other_ctas(analysis: FunctionAnalysis) -> bool:
@@ -319,11 +349,13 @@ def hands_over_to_other_ctas(analysis: FunctionAnalysis) -> bool:
     return False
 
 
-def _is_seed(event: ev.Event, outer: bool) -> bool:
+def _is_seed(event: ev.Event, outer: bool, followed: frozenset[ev.StateSpace]) -> bool:
     if isinstance(event, (*_NEUTRAL, ev.Transfer)):
         return False
     if not isinstance(event, ev.Access):
         return True
+    if event.space is ev.StateSpace.LOCAL:
+        return event.writes and event.space in followed
     if event.space is ev.StateSpace.GLOBAL and event.semantics is ev.Semantics.WEAK:
         return outer or event.completion is not ev.Completion.SYNCHRONOUS
     return event.space not in _IRRELEVANT_SPACES
@@ -342,6 +374,7 @@ def _operation(
     needed: set[str],
     compile_evaluation: Callable[[Instruction], Evaluation | None],
     consumes: tuple[int, ...],
+    floating: bool,
 ) -> Operation:
     mapping = next((event for event in events if isinstance(event, ev.AddressMapping)), None)
     fetches = any(
@@ -352,7 +385,7 @@ def _operation(
     loads = instruction.writes if (fetches or parameter) and mapping is None else ()
     evaluation = None
     wanted = any(register.name in needed for register in instruction.writes)
-    floating = wanted and is_floating_point(instruction)
+    floating = wanted and floating
     if not loads and mapping is None and wanted and not floating:
         evaluation = compile_evaluation(instruction)
     value_needed = any(register.name in needed for register in loads)
@@ -381,6 +414,9 @@ def _exit_of(
         join = joins.get(block.id, count)
         return Exit("end") if join >= count else Exit("jump", (join,))
     instruction = analysis.function.instructions[last]
+    if "DIV" in instruction.opcode.split(".")[1:]:
+        # SASS: goes to code that does the same as what follows, for lanes that are not together here.
+        return Exit("jump", block.successors[:1])
     conditions = _branch_conditions(instruction)
     if len(block.successors) > 2 or not conditions:
         table = analysis.function.jump_tables.get(last, block.successors)

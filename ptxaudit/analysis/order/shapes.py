@@ -58,7 +58,7 @@ def _uses_clusters(analysis: FunctionAnalysis) -> bool:
     for instruction, events in zip(analysis.function.instructions, analysis.events, strict=True):
         if any(isinstance(event, ev.AddressMapping) for event in events):
             return True
-        if any(_needs_peers(event) for event in events):
+        if _need_peers(events):
             return True
         if any(register.name == "%cluster_ctarank" for register in instruction.reads):
             return True
@@ -73,7 +73,13 @@ def _reaches_peers(analysis: FunctionAnalysis) -> bool:
     """
     if analysis.function.language is Language.PTX:
         return True
-    return any(_needs_peers(event) for events in analysis.events for event in events)
+    return any(map(_need_peers, analysis.events))
+
+
+def _need_peers(events: Sequence[ev.Event]) -> bool:
+    # A request for more work is answered to every CTA of the cluster, also where there is but one.
+    asks_for_work = any(isinstance(e, ev.Access) and e.operation == "try_cancel" for e in events)
+    return not asks_for_work and any(map(_needs_peers, events))
 
 
 def _needs_peers(event: ev.Event) -> bool:

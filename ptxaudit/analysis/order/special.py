@@ -24,7 +24,6 @@ _SASS_NAMES = {
     "SR_LANEID": "%laneid",
     "SR_CgaCtaId": "%cluster_ctarank",
     "SR_CGACTAID": "%cluster_ctarank",
-    "SR_CgaSize": "%cluster_nctarank",
 }
 _CONSTANTS: dict[str, Value | Truth] = {
     "RZ": 0,
@@ -33,6 +32,9 @@ _CONSTANTS: dict[str, Value | Truth] = {
     "PT": True,
     "UPT": True,
     "WARP_SZ": LANES,
+    # Which of the launch's cluster sizes this cluster has: code adds it, times a table's size, to the address
+    # of the first. Only a launch with a preferred cluster size has a second.
+    "SR_CgaSize": 0,
     "%laneid": LANE_INDEX,
 }
 
@@ -74,7 +76,7 @@ def special_value(machine: "Machine", fragment: Fragment, name: str) -> "Value |
         if base == "%nctaid" and axis and grid is not None:
             return grid[_AXES.index(axis)]
         if machine.sample is not None and base == "%nctaid":
-            return machine.sample
+            return machine.sample.grid(_AXES.index(axis or "x"))
         key = (name, machine.operation_count) if base in _CLOCKS else name
         return machine.domain.source(("special", key), name, low=0)
     return None

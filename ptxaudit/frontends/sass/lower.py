@@ -90,6 +90,7 @@ class Lowering:
             instructions=instructions,
             blocks=blocks,
             facts=body.facts,
+            jump_tables=_jump_tables(body, instructions, blocks),
             scoreboards=_scoreboards(body.code, len(instructions)),
             constants=body.constants,
         )
@@ -139,6 +140,21 @@ class Lowering:
         starts = {t for several in targets.values() for t in several}
         labels = {index: f".{positions[index]:#x}" for index in starts}
         return build_blocks(len(instructions), (), targets, flow.falls_through, positions, end, labels)
+
+
+def _jump_tables(
+    body: Body, instructions: tuple[Instruction, ...], blocks: tuple[BasicBlock, ...]
+) -> dict[int, tuple[int, ...]]:
+    """The blocks that ``.nv.info`` lists for each indirect branch; no entry where it lists none."""
+    starts = {block.start_position: block.id for block in blocks}
+    tables: dict[int, tuple[int, ...]] = {}
+    for instruction in instructions:
+        if instruction.opcode.partition(".")[0] in _INDIRECT:
+            listed = body.indirect_targets.get(instruction.location.offset or 0, ())
+            targets = tuple(starts[offset] for offset in dict.fromkeys(listed) if offset in starts)
+            if targets:
+                tables[instruction.index] = targets
+    return tables
 
 
 def _scoreboards(code: bytes, count: int) -> tuple[Scoreboard, ...]:

@@ -74,6 +74,11 @@ def is_predicate(operand: Operand) -> bool:
     return isinstance(operand, Register) and operand.name in _PREDICATES
 
 
+def is_uniform(register: Register) -> bool:
+    """Whether a warp has one of it, for all of its lanes."""
+    return register.name.startswith(("UR", "UP"))
+
+
 def _destination_count(destinations: Destinations, operands: Sequence[Operand]) -> int:
     match destinations:
         case Destinations.NONE:
