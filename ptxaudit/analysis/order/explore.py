@@ -288,8 +288,8 @@ def _look_at(report: OrderReport, run: Run, execution: Execution, doubtful: bool
     """Add what one execution shows to the report; ``doubtful`` for a launch that may never be.
 
     One that did not run to its end shows something only if its decisions are certain to be possible:
-    what it did until then, and that it gets stuck. One with a barrier or wait that could not be followed
-    shows everything in doubt only.
+    what it did until then, and that it gets stuck. One with a barrier or wait that could not be followed, or
+    whose global memory was made up (it may hold what no host puts there), shows everything in doubt only.
     """
     report.executions.append(execution)
     report.runs.append(run)
@@ -300,7 +300,7 @@ def _look_at(report: OrderReport, run: Run, execution: Execution, doubtful: bool
     if execution.stuck:
         _note_deadlock(report, execution)
     finder = RaceFinder(execution).run()
-    doubtful |= _unfollowed(execution)
+    doubtful |= _unfollowed(execution) or execution.invented
     doubtful |= len(report.executions) > _SURE_EXECUTIONS and not execution.possible
     _merge(report.aliases, finder.aliases.values(), doubtful, _barrier_met)
     _merge(report.races, finder.races.values(), doubtful, _pair)

@@ -171,6 +171,7 @@ class Machine:
         ]
         # ptxas keeps no instruction for a warp barrier of lanes that it knows to be together already.
         self.execution = Execution(tuple(warps), lanes_in_order=self.in_sass)
+        self.execution.invented = sample is not None and sample.tables is not None
         self.fragments: list[Fragment] = []
         self._parts: deque[Fragment] = deque()
         for number, warp in enumerate(warps):

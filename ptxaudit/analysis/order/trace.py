@@ -140,7 +140,8 @@ class Execution:
     """One execution: its steps, the decisions it rests on, and how it ended.
 
     ``lanes_in_order`` tells that lanes which execute together need no warp barrier between them. ``polls``
-    are the instructions that read flags in polling loops.
+    are the instructions that read flags in polling loops. ``invented`` tells that the contents of global
+    memory were made up.
     """
 
     warps: tuple[WarpIdentity, ...]
@@ -153,6 +154,7 @@ class Execution:
     loop_visits: dict[tuple[int, int], int] = field(default_factory=dict)
     operations: int = 0
     lanes_in_order: bool = False
+    invented: bool = False
     polls: frozenset[int] = frozenset()
 
     @property
