@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from ptxaudit.arch import parse_architecture
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.sources import find_images
-from ptxaudit.capture.walk import Part, walk
 from ptxaudit.engine.audit import AuditOptions
 from ptxaudit.engine.audit import audit as audit_images
 from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
@@ -18,6 +15,9 @@ from ptxaudit.engine.launches import NamedLaunch, read_launches
 from ptxaudit.engine.registry import load_registry, select_rules
 from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import PtxauditError, UsageError
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images
+from ptxaudit.intake.walk import Part, walk
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import AuditReport
 

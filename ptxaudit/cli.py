@@ -5,14 +5,11 @@ disassembler does, and loading everything (checks, report formats, terminal bars
 """
 
 import contextlib
-import datetime
 import os
-import re
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,30 +18,38 @@ import click
 
 from ptxaudit import __version__
 from ptxaudit.analysis.dump import DUMPERS, FORMATS
-from ptxaudit.arch import Architecture, parse_architecture
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.sources import find_images, started_early
-from ptxaudit.engine.image import BrokenImage, Found, KernelImage
+from ptxaudit.commands import (
+    EXIT_BROKEN_PIPE,
+    EXIT_CLEAN,
+    EXIT_FINDINGS,
+    EXIT_INPUT,
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    architecture_of,
+    decided_run,
+    exit_code,
+    kernel_pattern,
+    only_image,
+    read_code,
+    settings_of,
+    split_rules,
+    with_caches,
+)
+from ptxaudit.engine.image import Found, KernelImage
 from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.selection import Selection
-from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture, UsageError
+from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UsageError
 from ptxaudit.frontends.nvrtc import DEFAULT_ARCHITECTURE, CompileOptions
-from ptxaudit.rules.model import AuditReport, Severity, Verdict
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images, started_early
+from ptxaudit.report.outputs import standard_output, write_comparison, write_reports
+from ptxaudit.rules.model import Severity
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.context import FunctionAnalysis
     from ptxaudit.engine.audit import AuditRun
-    from ptxaudit.engine.compare import Comparison
     from ptxaudit.engine.registry import Registry
-    from ptxaudit.engine.settings import Settings
-    from ptxaudit.rules.pattern import Pattern
 
-EXIT_CLEAN = 0
-EXIT_FINDINGS = 1
-EXIT_INTERNAL = 2
-EXIT_INPUT = 3
-EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -241,10 +246,10 @@ def audit_command(
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
     not be read (the others are audited).
     """
-    settings = _settings(settings_file)
-    selection = Selection(_regex(kernel), _architecture(arch))
+    settings = settings_of(settings_file)
+    selection = Selection(kernel_pattern(kernel), architecture_of(arch))
     compilation = CompileOptions(includes, defines, standard, selection.architecture or DEFAULT_ARCHITECTURE)
-    images = find_images(_with_caches(inputs, caches), WalkOptions(selection, relocatable, compilation))
+    images = find_images(with_caches(inputs, caches), WalkOptions(selection, relocatable, compilation))
     if only_list:
         return _list(images, selection, json_file)
     with started_early(images) as images:
@@ -259,7 +264,7 @@ def audit_command(
             listings=html_file is not None or sarif_file is not None,
             assemble=assemble,
         )
-    run = _decided(run, registry, settings, baseline_file or settings.baseline, new_baseline)
+    run = decided_run(run, registry, settings, baseline_file or settings.baseline, new_baseline)
     threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
     places = {
         "json": json_file,
@@ -268,56 +273,11 @@ def audit_command(
         "junit": junit_file,
         "markdown": markdown_file,
     }
-    _write_reports(places, run.report, registry, threshold, github=output == "github")
+    write_reports(places, run.report, registry, threshold, github=output == "github")
     _complain(run, show_traceback)
-    _say(_standard_output(run.report, output))
-    return _exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
-
-
-def _with_caches(inputs: tuple[str, ...], caches: tuple[str, ...]) -> tuple[str, ...]:
-    if caches:
-        from ptxaudit.capture.caches import cache_folders
-
-        return (*inputs, *cache_folders(caches))
-    if not inputs:
-        raise UsageError("found no input, expected INPUT... or --cache")
-    return inputs
-
-
-def _settings(path: Path | None) -> "Settings":
-    from ptxaudit.engine.settings import find_settings, read_settings
-
-    return find_settings(Path.cwd()) if path is None else read_settings(path)
-
-
-def _decided(
-    run: "AuditRun",
-    registry: "Registry",
-    settings: "Settings",
-    baseline_file: Path | None,
-    new_baseline: Path | None,
-) -> "AuditRun":
-    """The run as the project has decided about its findings; writes the new baseline, if one is asked for."""
-    from ptxaudit.engine.adoption import IN_BASELINE, Decisions, decided
-    from ptxaudit.engine.baseline import read_baseline, render_baseline
-    from ptxaudit.engine.registry import require_rule
-
-    for rule_id in sorted(settings.rules_named()):
-        try:
-            require_rule(registry, rule_id)
-        except UsageError as error:
-            raise UsageError(f"{settings.path}: {error}") from error
-    # The old baseline is read first: it may be the file that is written.
-    baseline = (
-        None if baseline_file is None or baseline_file == new_baseline else read_baseline(baseline_file)
-    )
-    report = decided(run.report, Decisions(settings, baseline, datetime.date.today()))
-    if new_baseline is not None:
-        from ptxaudit.report.write import write_report
-
-        mine = [finding for finding in report.findings if finding.suppressed in (None, IN_BASELINE)]
-        write_report(new_baseline, render_baseline(mine))
-    return replace(run, report=report)
+    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    _say(standard_output(run.report, output, color))
+    return exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
 
 
 def _audit(
@@ -338,7 +298,7 @@ def _audit(
 
     registry = load_registry()
     options = AuditOptions(
-        rules=select_rules(registry, _split(select), _split(ignore)),
+        rules=select_rules(registry, split_rules(select), split_rules(ignore)),
         kernel=selection.kernel,
         architecture=selection.architecture,
         strict=strict,
@@ -367,28 +327,6 @@ def _list(images: Iterator[Found], selection: Selection, json_file: Path | None)
     return EXIT_INPUT if listing.errors else EXIT_CLEAN
 
 
-def _split(values: tuple[str, ...]) -> list[str]:
-    return [part.strip() for value in values for part in value.split(",") if part.strip()]
-
-
-def _regex(pattern: str | None) -> re.Pattern[str] | None:
-    if pattern is None:
-        return None
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"--kernel: found {pattern!r}, expected a regular expression ({error})") from error
-
-
-def _architecture(name: str | None) -> Architecture | None:
-    if name is None:
-        return None
-    try:
-        return parse_architecture(name)
-    except UnsupportedArchitecture as error:
-        raise UsageError(f"--arch: {error}") from error
-
-
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """What is being audited, on standard error where that is a terminal, else nothing."""
@@ -405,57 +343,6 @@ def _progress() -> Iterator[Callable[[str], None]]:
         yield lambda name: bar.update(task, advance=1, description=f"last {name}")
 
 
-def _write_reports(
-    places: dict[str, Path | None],
-    report: AuditReport,
-    registry: "Registry",
-    threshold: Severity | None,
-    github: bool,
-) -> None:
-    for name, path in places.items():
-        if path is not None:
-            from ptxaudit.report.write import write_report
-
-            if name == "sarif":
-                write_report(path, _sarif(path, report, registry, github))
-            else:
-                write_report(path, _rendered(name, report, registry, threshold))
-
-
-def _sarif(path: Path, report: AuditReport, registry: "Registry", github: bool) -> str:
-    """SARIF with the disassemblies that its places point into, written in a folder beside it."""
-    from ptxaudit.report import sarif
-    from ptxaudit.report.write import write_report
-
-    folder, written = path.with_name(f"{path.name}.disassembly"), {}
-    for name, (file, text) in sarif.disassemblies(report).items():
-        folder.mkdir(exist_ok=True)
-        write_report(folder / file, text)
-        written[name] = (folder / file).as_posix()
-    patterns = {rule.id: rule.pattern for rule in registry.values()}
-    return sarif.render(report, patterns, written, suppressed=not github)
-
-
-def _rendered(name: str, report: AuditReport, registry: "Registry", threshold: Severity | None) -> str:
-    """A report in one of the formats that go to files."""
-    if name == "json":
-        from ptxaudit.report import json_report
-
-        return json_report.render(report)
-    if name == "junit":
-        from ptxaudit.report import junit
-
-        return junit.render(report, threshold)
-    if name == "markdown":
-        from ptxaudit.report import markdown
-
-        return markdown.render(report)
-    patterns: dict[str, Pattern] = {rule.id: rule.pattern for rule in registry.values()}
-    from ptxaudit.report import html
-
-    return html.render(report, patterns)
-
-
 def _complain(run: "AuditRun", show_traceback: bool) -> None:
     """One line on standard error for each input that failed, each internal error and each remark."""
     for remark in run.remarks:
@@ -468,41 +355,6 @@ def _complain(run: "AuditRun", show_traceback: bool) -> None:
         click.echo(f"ptxaudit: {error.message}", err=True)
         if show_traceback:
             click.echo(error.traceback, err=True)
-
-
-def _standard_output(report: AuditReport, output: str) -> str:
-    if output == "github":
-        from ptxaudit.report import github
-
-        return github.render(report)
-    from ptxaudit.report import text
-
-    return text.render(report, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
-
-
-def _read_code(run: "AuditRun") -> int:
-    """The exit code for faults of ptxaudit and of inputs."""
-    if run.internal_errors:
-        return EXIT_INTERNAL
-    unread = any(one.error is not None for one in run.report.inputs)
-    nothing = bool(run.report.skipped) and not run.report.functions
-    return EXIT_INPUT if unread or nothing else EXIT_CLEAN
-
-
-def _exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool) -> int:
-    code = _read_code(run)
-    if code != EXIT_CLEAN:
-        return code
-    from ptxaudit.engine.audit import worst_severity
-
-    worst = worst_severity(run.report)
-    failing = worst is not None and threshold is not None and worst.rank >= threshold.rank
-    undecided = fail_on_unknown and any(
-        verdict is Verdict.UNKNOWN
-        for function in run.report.functions
-        for verdict in function.verdicts.values()
-    )
-    return EXIT_FINDINGS if failing or undecided else EXIT_CLEAN
 
 
 @cli.command("diff")
@@ -545,7 +397,7 @@ def diff_command(
     from ptxaudit.engine.compare import compare
     from ptxaudit.report import compare_text
 
-    selection = Selection(_regex(kernel), _architecture(arch))
+    selection = Selection(kernel_pattern(kernel), architecture_of(arch))
     runs = [
         _audit(find_images([side], WalkOptions(selection)), selection, count=True, **options)[0]
         for side in (old, new)
@@ -553,29 +405,15 @@ def diff_command(
     for run in runs:
         _complain(run, show_traceback=False)
     comparison = compare(runs[0].report, runs[1].report)
-    rendered: dict[Path | None, Callable[[], str]] = {
-        json_file: lambda: compare_text.render_json(comparison),
-        markdown_file: lambda: compare_text.render_markdown(comparison),
-        html_file: lambda: _comparison_page(comparison, old, new),
-    }
-    for path, render in rendered.items():
-        if path is not None:
-            from ptxaudit.report.write import write_report
-
-            write_report(path, render())
+    places = {"json": json_file, "markdown": markdown_file, "html": html_file}
+    write_comparison(places, comparison, old, new)
     _say(compare_text.render_text(comparison))
-    worst = max((_read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)
+    worst = max((read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)
     threshold = _FAIL_ON[fail_on]
     worse = threshold is not None and any(
         finding.severity.rank >= threshold.rank for finding in comparison.new_findings
     )
     return worst or (EXIT_FINDINGS if worse else EXIT_CLEAN)
-
-
-def _comparison_page(comparison: "Comparison", old: str, new: str) -> str:
-    from ptxaudit.report import compare_html
-
-    return compare_html.render(comparison, old, new)
 
 
 @cli.command("capture", context_settings={"allow_interspersed_args": False})
@@ -614,7 +452,7 @@ def capture_command(
 
     Write `--` before COMMAND. Exits with the program's code when that is not 0, else as audit does.
     """
-    from ptxaudit.capture.live.program import run_captured
+    from ptxaudit.intake.live.program import run_captured
 
     run = run_captured(command, folder, fresh_caches=not keep_caches)
     for line in run.summary():
@@ -662,28 +500,8 @@ def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> 
     """Print what an analysis knows of each function of INPUT."""
     from ptxaudit.analysis.dump import render_dump
 
-    selection = Selection(_regex(kernel))
-    _say(render_dump(analysis, output, _analyses(_only_image(input, selection), selection)))
-
-
-def _only_image(argument: str, selection: Selection) -> KernelImage:
-    """The one image that an argument stands for; of several the one with the kernel that is asked for."""
-    from ptxaudit.engine.summary import is_asked_for, summarise
-
-    chosen: list[KernelImage] = []
-    for found in find_images([argument], WalkOptions()):
-        if isinstance(found, BrokenImage):
-            raise InputError(found.message)
-        if isinstance(found, KernelImage) and (
-            selection.kernel is None or is_asked_for(summarise(found), selection)
-        ):
-            chosen.append(found)
-            if len(chosen) > 1:
-                places = f"{chosen[0].name} and {chosen[1].name}"
-                raise UsageError(f"{argument}: found {places}, expected one (see --kernel)")
-    if not chosen:
-        raise UsageError(f"{argument}: found no function that matches {selection}, expected at least one")
-    return chosen[0]
+    selection = Selection(kernel_pattern(kernel))
+    _say(render_dump(analysis, output, _analyses(only_image(input, selection), selection)))
 
 
 def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysis]":

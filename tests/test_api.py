@@ -123,3 +123,11 @@ def test_the_plugin_is_an_entry_point_of_pytest() -> None:
     assert (
         'ptxaudit = "ptxaudit.integrations.pytest_plugin"' in text.partition("pytest11]")[2].partition("[")[0]
     )
+
+
+def test_what_was_captured_can_be_audited(tmp_path: Path) -> None:
+    with ptxaudit.capture(tmp_path) as kernels:
+        (tmp_path / "compilers" / "cute" / "gemm_ring.ptx").write_bytes(PTX.read_bytes())
+    report = ptxaudit.audit(kernels, select=[RULE])
+    assert [one.path for one in report.inputs] == ["compilers/cute/gemm_ring.ptx"]
+    assert found(report) == {RULE}

@@ -18,13 +18,13 @@ from join_support import (
 )
 
 from ptxaudit.arch import Architecture
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.sources import find_images
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.merge import merged_verdict
 from ptxaudit.engine.registry import load_registry
 from ptxaudit.errors import ToolError
 from ptxaudit.frontends.sass import assemble
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images
 from ptxaudit.ir.function import Language
 from ptxaudit.report import json_report, text
 from ptxaudit.rules.model import Finding, FunctionReport, Verdict

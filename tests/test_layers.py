@@ -22,9 +22,10 @@ LAYERS = (
     ("cost",),
     ("engine",),
     ("report",),
-    ("capture",),
+    ("intake",),
     ("api",),
     ("integrations",),
+    ("commands",),
     ("cli",),
     ("__main__",),
 )

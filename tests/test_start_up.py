@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.sources import find_images, started_early
 from ptxaudit.engine.image import KernelImage
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images, started_early
 
 CUBIN = Path(__file__).parent.parent / "fixtures" / "cubin" / "mailbox.sm_90a.cubin"
 RARELY_NEEDED = {

@@ -1,6 +1,6 @@
 """What a kernel image is: one PTX text or cubin, where it was found, and what is known of its launch.
 
-An image is what :mod:`ptxaudit.capture` finds and the audit reads. Its identity is the SHA-256 of its
+An image is what :mod:`ptxaudit.intake` finds and the audit reads. Its identity is the SHA-256 of its
 content: the same kernel in ten wheels is one image with ten places. Images that came from one compilation
 (a fatbin's PTX and cubins, the ``.ptx`` and ``.cubin`` of one cache entry) share a ``unit``, so that PTX and
 SASS of one kernel can be joined.

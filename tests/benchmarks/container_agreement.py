@@ -14,11 +14,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.sources import find_images
 from ptxaudit.engine.image import ImageKind, KernelImage
 from ptxaudit.engine.summary import summarise
 from ptxaudit.frontends.sass.tools import find_tool
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images
 
 Image = tuple[str, str, tuple[str, ...]]
 _HEADING = re.compile(r"^Fatbin (elf|ptx) code:\n=+\narch = (\S+)\n", re.MULTILINE)

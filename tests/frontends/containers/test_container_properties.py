@@ -18,11 +18,11 @@ from container_builders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.walk import Part, walk
 from ptxaudit.engine.image import BrokenImage, KernelImage, Place
 from ptxaudit.engine.summary import summarise
 from ptxaudit.errors import InputError
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.walk import Part, walk
 
 FATBIN = fatbin(
     fatbin_entry(CUBIN, flags=LZ4), fatbin_entry(PTX, 1, flags=ZSTD), fatbin_entry(CUBIN, flags=0)

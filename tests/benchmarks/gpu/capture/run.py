@@ -81,7 +81,7 @@ def compare(name: str, command: Sequence[str], folder: Path) -> list[str]:
 CAPTURE = """
 import sys
 from pathlib import Path
-from ptxaudit.capture.live.program import run_captured
+from ptxaudit.intake.live.program import run_captured
 folder = Path(sys.argv[1])
 run = run_captured(sys.argv[2:], folder)
 record = run.record

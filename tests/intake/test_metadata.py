@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ptxaudit.capture.metadata import launches_beside
+from ptxaudit.intake.metadata import launches_beside
 from ptxaudit.ir.launch import Launch
 
 # What Triton 3.9 writes, without the keys that play no part.

@@ -18,12 +18,12 @@ from container_builders import (
 )
 
 from ptxaudit.arch import Architecture
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.sources import find_images
-from ptxaudit.capture.walk import Part, walk
 from ptxaudit.engine.image import BrokenImage, Found, KernelImage, PassedOver, Place
 from ptxaudit.engine.selection import Selection
 from ptxaudit.engine.summary import summarise
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images
+from ptxaudit.intake.walk import Part, walk
 
 FATBIN = fatbin(fatbin_entry(CUBIN, flags=LZ4 | 0x100000), fatbin_entry(PTX, 1, flags=ZSTD | 0x100000))
 

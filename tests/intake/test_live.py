@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from audit_support import run_cli
 
-from ptxaudit.capture.live.compilers import compiler_environment
-from ptxaudit.capture.live.folder import launch_toml, read_record
-from ptxaudit.capture.live.library import find_cupti, injection_library
-from ptxaudit.capture.live.program import run_captured
-from ptxaudit.capture.live.session import capture
 from ptxaudit.engine.image import ImageKind
 from ptxaudit.engine.launches import read_launches
 from ptxaudit.errors import ToolError, UsageError
+from ptxaudit.intake.live.compilers import compiler_environment
+from ptxaudit.intake.live.folder import launch_toml, read_record
+from ptxaudit.intake.live.library import find_cupti, injection_library
+from ptxaudit.intake.live.program import run_captured
+from ptxaudit.intake.live.session import capture
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")

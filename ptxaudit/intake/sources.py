@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from ptxaudit.capture.fatbins import WalkOptions, broken
-from ptxaudit.capture.metadata import launches_beside
-from ptxaudit.capture.walk import IMAGE_SUFFIXES, Part, walk
 from ptxaudit.engine.image import BrokenImage, Found, ImageKind, KernelImage, Place
 from ptxaudit.errors import InputError, PtxauditError
 from ptxaudit.frontends.containers.content import PROBE_BYTES, Content, recognise
 from ptxaudit.frontends.sass import start_disassembler
+from ptxaudit.intake.fatbins import WalkOptions, broken
+from ptxaudit.intake.metadata import launches_beside
+from ptxaudit.intake.walk import IMAGE_SUFFIXES, Part, walk
 
 STDIN = "-"
 STDIN_NAME = "<stdin>"

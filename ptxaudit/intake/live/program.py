@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxaudit.capture.live.compilers import compiler_environment, make_compiler_folders
-from ptxaudit.capture.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
-from ptxaudit.capture.live.library import find_cupti, injection_library
 from ptxaudit.errors import ToolError, UsageError
+from ptxaudit.intake.live.compilers import compiler_environment, make_compiler_folders
+from ptxaudit.intake.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
+from ptxaudit.intake.live.library import find_cupti, injection_library
 
 MOST_FAULTS = 10
 

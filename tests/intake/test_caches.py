@@ -10,13 +10,13 @@ from audit_support import KERNEL, run_cli, tiny_registry
 from container_builders import CUBIN, host_elf
 from test_metadata import DEVICE, TRITON, host, integers
 
-from ptxaudit.capture.caches import CACHE_NAMES, cache_folders
-from ptxaudit.capture.fatbins import WalkOptions
-from ptxaudit.capture.sources import find_images
 from ptxaudit.engine.function_audit import prepare
 from ptxaudit.engine.image import KernelImage
 from ptxaudit.engine.launches import completed
 from ptxaudit.errors import UsageError
+from ptxaudit.intake.caches import CACHE_NAMES, cache_folders
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images
 from ptxaudit.ir.launch import Launch
 
 VARIABLES = {

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import BinaryIO
 
-from ptxaudit.capture.fatbins import WalkOptions, broken, fatbin_images
 from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.errors import BinaryFault, InputError
@@ -21,6 +20,7 @@ from ptxaudit.frontends.containers.host_elf import HostSection, host_sections
 from ptxaudit.frontends.containers.scan import Embedded, scan
 from ptxaudit.frontends.containers.streams import read_at, read_exactly, size_of, window
 from ptxaudit.frontends.containers.zips import ZipReader
+from ptxaudit.intake.fatbins import WalkOptions, broken, fatbin_images
 
 DEEPEST = 8
 LINKED_SECTION = ".nv_fatbin"

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from ptxaudit.capture.live.compilers import compiler_environment, make_compiler_folders
-from ptxaudit.capture.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
-from ptxaudit.capture.live.library import find_cupti, injection_library
 from ptxaudit.engine.image import ImageKind, KernelImage, Place
 from ptxaudit.engine.launches import NamedLaunch, read_launches
 from ptxaudit.errors import ToolError, UsageError
+from ptxaudit.intake.live.compilers import compiler_environment, make_compiler_folders
+from ptxaudit.intake.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
+from ptxaudit.intake.live.library import find_cupti, injection_library
 
 _one_at_a_time = threading.Lock()
 _KINDS = {".ptx": ImageKind.PTX, ".cubin": ImageKind.CUBIN}

@@ -1,0 +1,146 @@
+"""What the commands do between reading their options and printing: what an option means, exit codes."""
+
+import datetime
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ptxaudit.arch import Architecture, parse_architecture
+from ptxaudit.engine.image import BrokenImage, KernelImage
+from ptxaudit.engine.selection import Selection
+from ptxaudit.errors import InputError, UnsupportedArchitecture, UsageError
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images
+from ptxaudit.rules.model import Severity, Verdict
+
+if TYPE_CHECKING:
+    from ptxaudit.engine.audit import AuditRun
+    from ptxaudit.engine.registry import Registry
+    from ptxaudit.engine.settings import Settings
+
+EXIT_CLEAN = 0
+EXIT_FINDINGS = 1
+EXIT_INTERNAL = 2
+EXIT_INPUT = 3
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+
+def settings_of(path: Path | None) -> "Settings":
+    """The settings of a file, or of the nearest one when none is named."""
+    from ptxaudit.engine.settings import find_settings, read_settings
+
+    return find_settings(Path.cwd()) if path is None else read_settings(path)
+
+
+def decided_run(
+    run: "AuditRun",
+    registry: "Registry",
+    settings: "Settings",
+    baseline_file: Path | None,
+    new_baseline: Path | None,
+) -> "AuditRun":
+    """The run as the project has decided about its findings; writes the new baseline, if one is asked for."""
+    from ptxaudit.engine.adoption import IN_BASELINE, Decisions, decided
+    from ptxaudit.engine.baseline import read_baseline, render_baseline
+    from ptxaudit.engine.registry import require_rule
+
+    for rule_id in sorted(settings.rules_named()):
+        try:
+            require_rule(registry, rule_id)
+        except UsageError as error:
+            raise UsageError(f"{settings.path}: {error}") from error
+    # The old baseline is read first: it may be the file that is written.
+    baseline = (
+        None if baseline_file is None or baseline_file == new_baseline else read_baseline(baseline_file)
+    )
+    report = decided(run.report, Decisions(settings, baseline, datetime.date.today()))
+    if new_baseline is not None:
+        from ptxaudit.report.write import write_report
+
+        mine = [finding for finding in report.findings if finding.suppressed in (None, IN_BASELINE)]
+        write_report(new_baseline, render_baseline(mine))
+    return replace(run, report=report)
+
+
+def split_rules(values: tuple[str, ...]) -> list[str]:
+    """Rule ids, given one by one or with commas between them."""
+    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+
+
+def kernel_pattern(pattern: str | None) -> re.Pattern[str] | None:
+    """The regular expression of ``--kernel``. Raises :class:`UsageError`."""
+    if pattern is None:
+        return None
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"--kernel: found {pattern!r}, expected a regular expression ({error})") from error
+
+
+def architecture_of(name: str | None) -> Architecture | None:
+    """The architecture of ``--arch``. Raises :class:`UsageError`."""
+    if name is None:
+        return None
+    try:
+        return parse_architecture(name)
+    except UnsupportedArchitecture as error:
+        raise UsageError(f"--arch: {error}") from error
+
+
+def with_caches(inputs: tuple[str, ...], caches: tuple[str, ...]) -> tuple[str, ...]:
+    """The inputs and the folders of the caches that are named. Raises :class:`UsageError` for none at all."""
+    if caches:
+        from ptxaudit.intake.caches import cache_folders
+
+        return (*inputs, *cache_folders(caches))
+    if not inputs:
+        raise UsageError("found no input, expected INPUT... or --cache")
+    return inputs
+
+
+def only_image(argument: str, selection: Selection) -> KernelImage:
+    """The one image that an argument stands for; of several the one with the kernel that is asked for."""
+    from ptxaudit.engine.summary import is_asked_for, summarise
+
+    chosen: list[KernelImage] = []
+    for found in find_images([argument], WalkOptions()):
+        if isinstance(found, BrokenImage):
+            raise InputError(found.message)
+        if isinstance(found, KernelImage) and (
+            selection.kernel is None or is_asked_for(summarise(found), selection)
+        ):
+            chosen.append(found)
+            if len(chosen) > 1:
+                places = f"{chosen[0].name} and {chosen[1].name}"
+                raise UsageError(f"{argument}: found {places}, expected one (see --kernel)")
+    if not chosen:
+        raise UsageError(f"{argument}: found no function that matches {selection}, expected at least one")
+    return chosen[0]
+
+
+def read_code(run: "AuditRun") -> int:
+    """The exit code for faults of ptxaudit and of inputs."""
+    if run.internal_errors:
+        return EXIT_INTERNAL
+    unread = any(one.error is not None for one in run.report.inputs)
+    nothing = bool(run.report.skipped) and not run.report.functions
+    return EXIT_INPUT if unread or nothing else EXIT_CLEAN
+
+
+def exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool) -> int:
+    """The exit code of an audit."""
+    code = read_code(run)
+    if code != EXIT_CLEAN:
+        return code
+    from ptxaudit.engine.audit import worst_severity
+
+    worst = worst_severity(run.report)
+    failing = worst is not None and threshold is not None and worst.rank >= threshold.rank
+    undecided = fail_on_unknown and any(
+        verdict is Verdict.UNKNOWN
+        for function in run.report.functions
+        for verdict in function.verdicts.values()
+    )
+    return EXIT_FINDINGS if failing or undecided else EXIT_CLEAN
