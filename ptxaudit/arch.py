@@ -35,7 +35,6 @@ class Architecture:
 
 
 WARP_SIZE = 32
-WARPGROUP_SIZE = 128
 REGISTERS_PER_MULTIPROCESSOR = 65536
 
 # Architectures whose SASS the event tables were checked against. PTX is the same language everywhere.

@@ -56,14 +56,6 @@ class SourceLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """A half-open range of character offsets in a :class:`SourceText`."""
-
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class SourceText:
     """A named text with cheap conversion from offsets to lines and columns."""
 

@@ -3,12 +3,11 @@
 import struct
 from collections.abc import Callable
 
+from ptxaudit.arch import WARP_SIZE
 from ptxaudit.frontends.ptx.declarations import parse_integer
 from ptxaudit.frontends.ptx.syntax import Binary, Cast, Conditional, Literal, Name, Operand, Unary
 
 Number = int | float
-
-WARP_SIZE_NAME = "WARP_SZ"
 
 
 def literal_value(text: str) -> Number:
@@ -30,7 +29,7 @@ def constant_value(expression: Operand) -> Number | None:
         case Literal(text):
             return literal_value(text)
         case Name("WARP_SZ"):
-            return 32
+            return WARP_SIZE
         case Unary(operator, operand):
             return _unary(operator, constant_value(operand))
         case Cast(kind, operand):

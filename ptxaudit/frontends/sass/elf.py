@@ -18,8 +18,8 @@ from ptxaudit.frontends.sass.notes import (
     COMPATIBILITY,
     TOOLKIT_NOTE,
     CubinHeader,
+    assembler_options,
     target_suffix,
-    toolkit_note,
 )
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -61,7 +61,6 @@ class Cubin:
     ``functions`` are ordered by section and start. ``code_sizes`` maps the names of executable sections
     to their sizes in bytes, ``code`` to their content, ``information`` the names of the ``.nv.info``
     sections to theirs, ``constants`` those of the constant banks.
-    ``tool_version`` and ``tool_options`` are what the assembler noted about itself, often nothing.
     """
 
     architecture: Architecture
@@ -70,8 +69,6 @@ class Cubin:
     code: dict[str, bytes]
     constants: dict[str, bytes]
     information: dict[str, bytes]
-    tool_version: str
-    tool_options: str
 
 
 def read_header(data: bytes, file: str) -> CubinHeader:
@@ -97,10 +94,9 @@ def read_header(data: bytes, file: str) -> CubinHeader:
             _check_bounds(data, file, offset, size, f"section {number}")
     if fields[10]:
         _check_bounds(data, file, fields[5], fields[9] * fields[10], "the program headers")
-    abi = identity[8]
-    if abi >= _ABI_WITH_WIDE_ARCHITECTURE:
-        return CubinHeader(flags >> 8 & 0xFFFF, abi, False)
-    return CubinHeader(flags & 0xFF, abi, bool(flags & _ACCELERATED_FLAG))
+    if identity[8] >= _ABI_WITH_WIDE_ARCHITECTURE:
+        return CubinHeader(flags >> 8 & 0xFFFF, accelerated=False)
+    return CubinHeader(flags & 0xFF, bool(flags & _ACCELERATED_FLAG))
 
 
 def _check_bounds(data: bytes, file: str, offset: int, size: int, what: str) -> None:
@@ -125,7 +121,7 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
             raise BinaryFault(file, None, found, f"at most {limit:#x} bytes of code")
     # A damaged table can place an empty function where no code is.
     functions = tuple(symbol for symbol in functions if symbol.section in code)
-    version, options = toolkit_note(sections.get(TOOLKIT_NOTE, b""))
+    options = assembler_options(sections.get(TOOLKIT_NOTE, b""))
     suffix = target_suffix(header, options, sections.get(COMPATIBILITY, b""))
     return Cubin(
         architecture=Architecture(header.architecture_number, suffix),
@@ -134,8 +130,6 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
         code={name: sections[name] for name in code},
         constants={name: held for name, held in sections.items() if name.startswith(_CONSTANTS)},
         information={name: content for name, content in sections.items() if name.startswith(".nv.info")},
-        tool_version=version,
-        tool_options=options,
     )
 
 

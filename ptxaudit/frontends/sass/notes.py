@@ -16,15 +16,14 @@ _TARGET_OPTION = re.compile(r"\bsm_(\d{2,3})([af]?)\b")
 
 @dataclass(frozen=True, slots=True)
 class CubinHeader:
-    """What the ELF header alone tells: the number of the architecture and the ABI version."""
+    """What the ELF header alone tells: the architecture's number, and whether it is the ``a`` target."""
 
     architecture_number: int
-    abi_version: int
     accelerated: bool
 
 
-def toolkit_note(content: bytes) -> tuple[str, str]:
-    """Version and command-line options from ``.note.nv.tkinfo``; empty strings where there are none.
+def assembler_options(content: bytes) -> str:
+    """The assembler's command-line options from ``.note.nv.tkinfo``; empty where there are none.
 
     The description is six 32-bit words (version, then offsets of object name, tool, version, branch and
     options into the strings that follow).
@@ -33,14 +32,10 @@ def toolkit_note(content: bytes) -> tuple[str, str]:
     start = _NOTE.size + (name_size + 3 & ~3)
     description = content[start : start + size]
     if len(description) < _TOOLKIT.size:
-        return "", ""
+        return ""
     words = _TOOLKIT.unpack_from(description)
     strings = description[_TOOLKIT.size :]
-    return _string(strings, words[3]), _string(strings, words[5])
-
-
-def _string(strings: bytes, offset: int) -> str:
-    return strings[offset:].split(b"\0", 1)[0].decode("utf-8", "replace")
+    return strings[words[5] :].split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
 def target_suffix(header: CubinHeader, options: str, compatibility: bytes) -> str:

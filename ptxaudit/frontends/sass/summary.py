@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import BinaryFault
 from ptxaudit.frontends.sass.elf import WITHOUT_CONTENT, read_header
-from ptxaudit.frontends.sass.notes import COMPATIBILITY, TOOLKIT_NOTE, target_suffix, toolkit_note
+from ptxaudit.frontends.sass.notes import COMPATIBILITY, TOOLKIT_NOTE, assembler_options, target_suffix
 
 HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -54,7 +54,7 @@ def summarise_cubin(data: bytes, file: str) -> CubinSummary:
     header = read_header(data, file)
     sections = _sections(data)
     named = {section.name: section for section in sections}
-    _, options = toolkit_note(_content(data, named.get(TOOLKIT_NOTE)))
+    options = assembler_options(_content(data, named.get(TOOLKIT_NOTE)))
     suffix = target_suffix(header, options, _content(data, named.get(COMPATIBILITY)))
     symbols = list(_symbols(data, sections, file))
     return CubinSummary(

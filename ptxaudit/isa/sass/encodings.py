@@ -14,10 +14,8 @@ from ptxaudit.ir.values import Value
 INSTRUCTION_BYTES = 16
 _COUNTS = 1 << 20
 _PHASE_BIT = 31
-_SIZE_BITS = 0xFFFF
 _MASK_BIT = 16
 _MASK_BITS = 0xFFFF
-_SIZE_UNIT = 16
 _ALLOCATION_UNITS = 16
 
 TENSOR_COLUMN_UNIT = 32
@@ -58,11 +56,6 @@ def copy_mask(word: Value) -> Value:
 def commit_mask(word: Value) -> Value:
     """The CTA mask of a multicast ``UTCBAR``."""
     return word & _MASK_BITS if isinstance(word, int) else word
-
-
-def bulk_bytes(word: Value) -> Value:
-    """The size of a bulk copy in bytes."""
-    return (word & _SIZE_BITS) * _SIZE_UNIT if isinstance(word, int) else word
 
 
 def freed_columns(mask: Value) -> tuple[int, int] | None:

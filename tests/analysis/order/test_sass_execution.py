@@ -46,17 +46,13 @@ def test_arrival_count_is_the_complement(count: int) -> None:
 def test_numbers_that_are_not_known_stay_as_they_are() -> None:
     lanes = np.arange(32, dtype=np.uint64)
     masks = (encodings.copy_mask, encodings.commit_mask)
-    for decode in (encodings.arrival_count, encodings.parity, encodings.bulk_bytes, *masks):
+    for decode in (encodings.arrival_count, encodings.parity, *masks):
         assert decode(lanes) is lanes
     assert encodings.freed_columns(lanes) is None
 
 
 def test_parity_is_the_uppermost_bit_of_a_word() -> None:
     assert [encodings.parity(word) for word in (0, 1 << 31, 0x7FFFFFFF, 0xFFFFFFFF)] == [0, 1, 0, 1]
-
-
-def test_bulk_size_is_below_the_mask() -> None:
-    assert encodings.bulk_bytes(0x30020) == 512
 
 
 def test_mask_of_a_copy_stands_above_its_size() -> None:
