@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from ptxaudit.arch import parse_architecture
+from ptxaudit.arch import WARP_SIZE, parse_architecture
 from ptxaudit.engine.audit import AuditOptions
 from ptxaudit.engine.audit import audit as audit_images
 from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
@@ -21,7 +21,6 @@ from ptxaudit.intake.walk import Part, walk
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import AuditReport
 
-WARP_LANES = 32
 _CODE_TYPES = {"cubin": ImageKind.CUBIN, "ptx": ImageKind.PTX}
 
 
@@ -94,10 +93,10 @@ def _of_triton(compiled: Any) -> Iterator[KernelImage]:
     name = str(getattr(metadata, "name", "kernel"))
     cluster = tuple(getattr(metadata, "cluster_dims", ()) or ())
     facts = Launch(
-        block=(WARP_LANES * int(metadata.num_warps), 1, 1),
+        block=(WARP_SIZE * int(metadata.num_warps), 1, 1),
         cluster=cluster if len(cluster) == 3 else None,
     )
-    launches = (NamedLaunch(re.compile(f"^{re.escape(name)}$"), facts),)
+    launches = (NamedLaunch.of(name, facts),)
     for kind in ImageKind:
         content = compiled.asm.get(kind.value)
         if content is not None:

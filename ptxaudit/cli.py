@@ -510,14 +510,9 @@ def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysi
     except SyntaxFault as error:
         click.echo(error.excerpt(), err=True)
         raise
-    kernel = selection.kernel
-    chosen = [
-        function
-        for function in module.functions
-        if kernel is None or kernel.search(function.name) or kernel.search(function.demangled)
-    ]
-    if kernel is not None and not chosen:
-        raise UsageError(f"found no function that matches --kernel {kernel.pattern}, expected at least one")
+    chosen = [function for function in module.functions if selection.takes_name(function.name)]
+    if selection.kernel is not None and not chosen:
+        raise UsageError(f"found no function that matches {selection}, expected at least one")
     from ptxaudit.analysis.context import FunctionAnalysis
 
     return [FunctionAnalysis(function, module) for function in chosen]

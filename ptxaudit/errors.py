@@ -7,6 +7,11 @@ class PtxauditError(Exception):
     """Base of every error that ptxaudit raises on purpose; ``str(error)`` is the line a user reads."""
 
 
+def system_reason(error: OSError) -> str:
+    """What the operating system says, in lower case as the rest of a line is."""
+    return (error.strerror or str(error)).lower()
+
+
 class UsageError(PtxauditError):
     """The command line, an option or a configuration value is wrong (exit code 2)."""
 

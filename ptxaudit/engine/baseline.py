@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ptxaudit.errors import UsageError
+from ptxaudit.errors import UsageError, system_reason
 from ptxaudit.rules.model import Finding
 from ptxaudit.schema import schema_fault
 
@@ -103,7 +103,7 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--baseline {path}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"--baseline {path}: {system_reason(error)}") from error
     except ValueError as error:
         raise UsageError(f"--baseline {path}: found no JSON, expected a baseline ({error})") from error
     fault = schema_fault(_SCHEMA, document)

@@ -78,9 +78,8 @@ def _opened(image: KernelImage, options: AuditOptions) -> "_Audited | ImageResul
 
     def open_it() -> ImageResult | None:
         audited = _audited(image, options)
-        if audited is None:
-            return ImageResult(None)
-        held.append(audited)
+        if audited is not None:
+            held.append(audited)
         return None
 
     result = _guarded(image, options, open_it)
@@ -90,7 +89,7 @@ def _opened(image: KernelImage, options: AuditOptions) -> "_Audited | ImageResul
 def _guarded(
     image: KernelImage, options: AuditOptions, work: Callable[[], ImageResult | None]
 ) -> ImageResult:
-    """What ``work`` gives, or the image's failure."""
+    """What ``work`` gives, or the image's failure; a result without a report when it was not asked for."""
     try:
         if not _is_wanted(image, options):
             return ImageResult(None)
@@ -107,18 +106,18 @@ def _guarded(
         return ImageResult(_failed(image, message), internal_errors=(fault,))
 
 
-def _alone(image: KernelImage, options: AuditOptions) -> ImageResult:
-    """An image with what its counterpart adds."""
+def _alone(image: KernelImage, options: AuditOptions) -> ImageResult | None:
+    """An image with what its counterpart adds; ``None`` when none of its functions is asked for."""
     if image.kind is ImageKind.PTX and options.assemble:
         with assembling(image) as pending:
             audited = _audited(image, options)
             if audited is None:
-                return ImageResult(None)
+                return None
             _join_assembled(audited, pending, options)
             return _result(audited, options)
     audited = _audited(image, options)
     if audited is None:
-        return ImageResult(None)
+        return None
     if image.kind is ImageKind.CUBIN:
         _join_embedded(audited, options)
     return _result(audited, options)
@@ -325,7 +324,4 @@ def _named(name: str, message: str) -> str:
 
 def _is_chosen(function: Function, options: AuditOptions) -> bool:
     selection = options.selection
-    if not selection.takes_architecture(function.architecture):
-        return False
-    kernel = selection.kernel
-    return kernel is None or any(kernel.search(name) for name in (function.name, function.demangled))
+    return selection.takes_architecture(function.architecture) and selection.takes_name(function.name)

@@ -59,6 +59,11 @@ class NamedLaunch:
     kernel: re.Pattern[str]
     launch: Launch
 
+    @classmethod
+    def of(cls, name: str, launch: Launch) -> "NamedLaunch":
+        """The launch of the one kernel that has this name."""
+        return cls(re.compile(f"^{re.escape(name)}$"), launch)
+
 
 def read_launches(path: Path) -> tuple[NamedLaunch, ...]:
     """The launches of a file. Raises :class:`UsageError` naming the file and the key at fault."""

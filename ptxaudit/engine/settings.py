@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ptxaudit.errors import UsageError
+from ptxaudit.errors import UsageError, system_reason
 from ptxaudit.rules.model import Severity
 from ptxaudit.schema import schema_fault
 
@@ -191,7 +191,7 @@ def _document(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"{path}: {system_reason(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: found no TOML, expected settings ({error})") from error
 

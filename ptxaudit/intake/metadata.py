@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from ptxaudit.arch import WARP_SIZE
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.ir.launch import Launch
 
@@ -38,7 +39,7 @@ def _triton(path: Path) -> Iterator[NamedLaunch]:
     if not isinstance(metadata, dict) or not metadata.keys() >= _TRITON_KEYS:
         return
     name, warps = metadata["name"], metadata["num_warps"]
-    lanes = metadata.get("warp_size", 32)
+    lanes = metadata.get("warp_size", WARP_SIZE)
     if not isinstance(name, str) or not _is_extent(warps) or not _is_extent(lanes):
         return
     threads = warps * lanes
@@ -48,7 +49,7 @@ def _triton(path: Path) -> Iterator[NamedLaunch]:
         cluster=_cluster(metadata),
         dynamic_shared=shared if isinstance(shared, int) and shared >= 0 else None,
     )
-    yield NamedLaunch(_exactly(name), launch)
+    yield NamedLaunch.of(name, launch)
 
 
 def _cluster(metadata: dict[str, Any]) -> tuple[int, int, int] | None:
@@ -75,7 +76,7 @@ def _tilelang(folder: Path) -> tuple[NamedLaunch, ...]:
         if name in kernels:
             threads, parameters = int(kernels[name][1]), kernels[name][3].count(",") + 1
             launch = _launch(arguments[parameters:], threads)
-            found += [] if launch is None else [NamedLaunch(_exactly(name), launch)]
+            found += [] if launch is None else [NamedLaunch.of(name, launch)]
     return tuple(found)
 
 
@@ -109,10 +110,6 @@ def _launch(extents: tuple[int | None, ...], threads: int) -> Launch | None:
                 dynamic_shared=rest[3] if shared else None,
             )
     return None
-
-
-def _exactly(name: str) -> re.Pattern[str]:
-    return re.compile(f"^{re.escape(name)}$")
 
 
 def _json(path: Path) -> object:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ptxaudit.engine.image import BrokenImage, Found, ImageKind, KernelImage, Place
-from ptxaudit.errors import InputError, PtxauditError
+from ptxaudit.errors import InputError, PtxauditError, system_reason
 from ptxaudit.frontends.containers.content import PROBE_BYTES, Content, recognise
 from ptxaudit.frontends.sass import start_disassembler
 from ptxaudit.intake.fatbins import WalkOptions, broken
@@ -69,7 +69,7 @@ def _file(path: Path, options: WalkOptions, named: bool) -> Iterator[Found]:
     try:
         stream = path.open("rb")
     except OSError as error:
-        yield broken(place, f"{place}: {(error.strerror or str(error)).lower()}")
+        yield broken(place, f"{place}: {system_reason(error)}")
         return
     with stream:
         yield from walk(Part(stream, place, options, named, launches_beside(path)))
@@ -80,7 +80,7 @@ def _compiled(path: Path, place: Place, options: WalkOptions) -> Found:
     try:
         source = path.read_bytes()
     except OSError as error:
-        return broken(place, f"{place}: {(error.strerror or str(error)).lower()}")
+        return broken(place, f"{place}: {system_reason(error)}")
     # An audit of kernels that are compiled already does without the compiler.
     from ptxaudit.frontends.nvrtc import CompileError, compile_source
 

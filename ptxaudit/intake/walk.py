@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
 from ptxaudit.engine.launches import NamedLaunch
-from ptxaudit.errors import BinaryFault, InputError
+from ptxaudit.errors import BinaryFault, InputError, system_reason
 from ptxaudit.frontends.containers.archive import archive_members
 from ptxaudit.frontends.containers.content import PROBE_BYTES, Content, recognise
 from ptxaudit.frontends.containers.host_elf import HostSection, host_sections
@@ -72,7 +72,7 @@ def walk(part: Part) -> Iterator[Found]:
     except InputError as error:
         yield broken(place, str(error))
     except OSError as error:
-        yield broken(place, f"{place}: {(error.strerror or str(error)).lower()}")
+        yield broken(place, f"{place}: {system_reason(error)}")
 
 
 def _content(head: bytes, part: Part) -> Content:

@@ -4,7 +4,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from ptxaudit.errors import UsageError
+from ptxaudit.errors import UsageError, system_reason
 
 
 def write_report(path: Path, text: str) -> None:
@@ -19,7 +19,7 @@ def write_report(path: Path, text: str) -> None:
         else:
             _replace(path.resolve(), text)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = system_reason(error)
         raise UsageError(f"{path}: {reason}, expected a file that can be written") from error
 
 

@@ -11,16 +11,11 @@ _Result = TypeVar("_Result")
 _FARTHEST = 1 << 44  # no file system holds a larger file, and seek refuses what exceeds 63 bits
 
 
-class Window(io.RawIOBase):
-    """``size`` bytes of ``stream`` from ``start``, as a stream of its own that ends where the other does.
+class _SizedStream(io.RawIOBase):
+    """A readable stream of ``size`` bytes whose position may be set anywhere: seeking reads nothing."""
 
-    Nothing is copied. The two share one position, so only one of them is in use at a time.
-    """
-
-    def __init__(self, stream: BinaryIO, start: int, size: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self._stream = stream
-        self._start = start
         self._size = size
         self._position = 0
 
@@ -39,8 +34,20 @@ class Window(io.RawIOBase):
         return self._position
 
     def tell(self) -> int:
-        """The position in the window."""
+        """The position."""
         return self._position
+
+
+class Window(_SizedStream):
+    """``size`` bytes of ``stream`` from ``start``, as a stream of its own that ends where the other does.
+
+    Nothing is copied. The two share one position, so only one of them is in use at a time.
+    """
+
+    def __init__(self, stream: BinaryIO, start: int, size: int) -> None:
+        super().__init__(size)
+        self._stream = stream
+        self._start = start
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fill ``buffer`` as far as the window and the stream below reach."""
@@ -80,7 +87,7 @@ def read_exactly(stream: BinaryIO, offset: int, size: int, file: str, what: str)
     return content
 
 
-class ForwardStream(io.RawIOBase):
+class ForwardStream(_SizedStream):
     """A stream that can only be read on (decompression), made seekable at a bounded cost in memory.
 
     The last two pieces are kept, so that small steps back are free; a longer step back starts again from
@@ -97,33 +104,13 @@ class ForwardStream(io.RawIOBase):
         file: str,
         faults: tuple[type[Exception], ...],
     ) -> None:
-        super().__init__()
+        super().__init__(size)
         self._reopen = reopen
-        self._size = size
         self._file = file
         self._faults = faults
-        self._position = 0
         self._reached = 0
         self._before = self._piece = b""
         self._source = self._guarded(reopen)
-
-    def readable(self) -> bool:
-        """Always."""
-        return True
-
-    def seekable(self) -> bool:
-        """Always."""
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move as :meth:`io.IOBase.seek` does; nothing is read yet."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def tell(self) -> int:
-        """The position."""
-        return self._position
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         """Fill ``buffer`` as far as the stream reaches."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ptxaudit.errors import ToolError, UsageError
+from ptxaudit.errors import ToolError, UsageError, system_reason
 from ptxaudit.intake.live.compilers import compiler_environment, make_compiler_folders
 from ptxaudit.intake.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
 from ptxaudit.intake.live.library import find_cupti, injection_library
@@ -67,7 +67,7 @@ def run_captured(command: Sequence[str], folder: Path, fresh_caches: bool = True
     try:
         (folder / MODULES_FOLDER).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{folder}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"{folder}: {system_reason(error)}") from error
     environment, fault = _environment(program, folder, fresh_caches)
     start = time.monotonic()
     code = _run([program, *command[1:]], environment)
@@ -97,7 +97,7 @@ def _run(command: list[str], environment: dict[str, str]) -> int:
     try:
         process = subprocess.Popen(command, env=environment)
     except OSError as error:
-        raise UsageError(f"{command[0]}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"{command[0]}: {system_reason(error)}") from error
     while True:
         try:
             code = process.wait()

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from ptxaudit.engine.image import ImageKind, KernelImage, Place
+from ptxaudit.engine.image import KernelImage, Place
 from ptxaudit.engine.launches import NamedLaunch, read_launches
 from ptxaudit.errors import ToolError, UsageError
 from ptxaudit.intake.live.compilers import compiler_environment, make_compiler_folders
 from ptxaudit.intake.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
 from ptxaudit.intake.live.library import find_cupti, injection_library
+from ptxaudit.intake.walk import IMAGE_SUFFIXES
 
 _one_at_a_time = threading.Lock()
-_KINDS = {".ptx": ImageKind.PTX, ".cubin": ImageKind.CUBIN}
 
 
 class CapturedKernels(Sequence[KernelImage]):
@@ -54,7 +54,7 @@ class CapturedKernels(Sequence[KernelImage]):
 def _images(folder: Path, launches: tuple[NamedLaunch, ...]) -> Iterator[KernelImage]:
     seen: set[str] = set()
     for path in sorted(folder.rglob("*")):
-        kind = _KINDS.get(path.suffix)
+        kind = IMAGE_SUFFIXES.get(path.suffix)
         if kind is None or not path.is_file():
             continue
         place = Place((str(path.relative_to(folder)),))
