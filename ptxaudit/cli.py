@@ -112,13 +112,24 @@ def cli() -> None:
     """Audit the synchronisation in compiled GPU kernels (PTX and SASS)."""
 
 
-def _kernel_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--kernel", metavar="REGEX", help="Only functions whose (mangled or demangled) name matches."
-    )(command)
-
-
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+# Options that several commands have.
+_select_option: _Decorator = click.option(
+    "--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas)."
+)
+_ignore_option: _Decorator = click.option(
+    "--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas)."
+)
+_kernel_option: _Decorator = click.option(
+    "--kernel", metavar="REGEX", help="Only functions whose (mangled or demangled) name matches."
+)
+_arch_option: _Decorator = click.option(
+    "--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a."
+)
+_jobs_option: _Decorator = click.option(
+    "--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off."
+)
 
 
 def _report_option(name: str, parameter: str, what: str) -> _Decorator:
@@ -174,10 +185,10 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
     metavar="FILE",
     help="Settings; default the nearest ptxaudit.toml or pyproject.toml with [tool.ptxaudit].",
 )
-@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas).")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
+@_select_option
+@_ignore_option
 @_kernel_option
-@click.option("--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a.")
+@_arch_option
 @click.option(
     "--list",
     "only_list",
@@ -198,7 +209,7 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
 @click.option("--include", "-I", "includes", multiple=True, metavar="DIR", help="CUDA C++: headers.")
 @click.option("--define", "-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="CUDA C++: a macro.")
 @click.option("--std", "standard", metavar="STANDARD", help="CUDA C++: the language standard, such as c++20.")
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
+@_jobs_option
 @click.option(
     "--launch",
     "launch_file",
@@ -370,11 +381,11 @@ def _complain(run: "AuditRun", show_traceback: bool) -> None:
     show_default=True,
     help="Exit 1 with a new finding this bad or worse.",
 )
-@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas).")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
+@_select_option
+@_ignore_option
 @_kernel_option
-@click.option("--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a.")
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
+@_arch_option
+@_jobs_option
 @click.option(
     "--launch", "launch_file", type=click.Path(path_type=Path), metavar="FILE", help="As for audit."
 )
@@ -433,10 +444,10 @@ def diff_command(
 @_report_option("--html", "html_file", "the HTML page")
 @_report_option("--sarif", "sarif_file", "SARIF 2.1.0")
 @click.option("--fail-on", type=click.Choice(list(_FAIL_ON)), help="As for audit.")
-@click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas).")
-@click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas).")
+@_select_option
+@_ignore_option
 @_kernel_option
-@click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off.")
+@_jobs_option
 @click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence.")
 @click.pass_context
 def capture_command(
