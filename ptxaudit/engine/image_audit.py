@@ -10,7 +10,15 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptxaudit.engine.counterpart import NoAssembler, Pending, assembling, embedded, given, lines_of
+from ptxaudit.engine.counterpart import (
+    Counterpart,
+    NoAssembler,
+    Pending,
+    assembling,
+    embedded,
+    given,
+    lines_of,
+)
 from ptxaudit.engine.function_audit import (
     FunctionAudit,
     InternalError,
@@ -43,7 +51,7 @@ from ptxaudit.rules.model import (
 
 
 @dataclass(slots=True)
-class _Audited:
+class _ImageAudit:
     """An image that could be read, with what its rules said of the functions that are asked for."""
 
     image: KernelImage
@@ -61,9 +69,9 @@ def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tupl
     """Audit one image, or a PTX text and a cubin together; one result for each, in their order."""
     if len(images) == 1:
         return (_guarded(images[0], options, lambda: _alone(images[0], options)),)
-    opened = {image.kind: _opened(image, options) for image in images}
+    opened = {image.kind: _audit_or_failure(image, options) for image in images}
     ptx, sass = opened[ImageKind.PTX], opened[ImageKind.CUBIN]
-    if isinstance(ptx, _Audited) and isinstance(sass, _Audited):
+    if isinstance(ptx, _ImageAudit) and isinstance(sass, _ImageAudit):
         _join_pair(ptx, sass, options)
     results = []
     for image in images:
@@ -72,12 +80,12 @@ def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tupl
     return tuple(results)
 
 
-def _opened(image: KernelImage, options: AuditOptions) -> "_Audited | ImageResult":
+def _audit_or_failure(image: KernelImage, options: AuditOptions) -> "_ImageAudit | ImageResult":
     """An image judged in its own language, or why it was not."""
-    held: list[_Audited] = []
+    held: list[_ImageAudit] = []
 
     def open_it() -> ImageResult | None:
-        audited = _audited(image, options)
+        audited = _audit_own_language(image, options)
         if audited is not None:
             held.append(audited)
         return None
@@ -110,12 +118,12 @@ def _alone(image: KernelImage, options: AuditOptions) -> ImageResult | None:
     """An image with what its counterpart adds; ``None`` when none of its functions is asked for."""
     if image.kind is ImageKind.PTX and options.assemble:
         with assembling(image) as pending:
-            audited = _audited(image, options)
+            audited = _audit_own_language(image, options)
             if audited is None:
                 return None
             _join_assembled(audited, pending, options)
             return _result(audited, options)
-    audited = _audited(image, options)
+    audited = _audit_own_language(image, options)
     if audited is None:
         return None
     if image.kind is ImageKind.CUBIN:
@@ -123,18 +131,18 @@ def _alone(image: KernelImage, options: AuditOptions) -> ImageResult | None:
     return _result(audited, options)
 
 
-def _audited(image: KernelImage, options: AuditOptions) -> _Audited | None:
+def _audit_own_language(image: KernelImage, options: AuditOptions) -> _ImageAudit | None:
     """An image judged in its own language; ``None`` when none of its functions is asked for."""
     module = load_image(image, None if options.kernel is None else options.selection.takes_name)
     chosen = [function for function in module.functions if _is_chosen(function, options)]
     if not chosen and module.functions:
         return None
-    audits = [_judged(one, module, image, options, options.rules) for one in chosen]
+    audits = [_audit_function(one, module, image, options, options.rules) for one in chosen]
     notes = [f"{note.location}: {note.message}" for note in module.notes]
-    return _Audited(image, module, audits, notes=notes)
+    return _ImageAudit(image, module, audits, notes=notes)
 
 
-def _judged(
+def _audit_function(
     function: Function, module: Module, image: KernelImage, options: AuditOptions, rules: tuple[Rule, ...]
 ) -> FunctionAudit:
     try:
@@ -147,7 +155,7 @@ def _judged(
     return audit
 
 
-def _join_assembled(audited: _Audited, pending: Pending, options: AuditOptions) -> None:
+def _join_assembled(audited: _ImageAudit, pending: Pending, options: AuditOptions) -> None:
     try:
         counterpart = pending()
     except NoAssembler as error:
@@ -156,12 +164,10 @@ def _join_assembled(audited: _Audited, pending: Pending, options: AuditOptions) 
     except InputError as error:
         audited.notes.append(f"only the PTX is audited: {error}")
         return
-    _join(
-        audited, Evidence(counterpart.module, counterpart.lines, counterpart.origin), options, _open_or_cost
-    )
+    _join(audited, _evidence(counterpart), options, _leaves_open_or_costs)
 
 
-def _join_embedded(audited: _Audited, options: AuditOptions) -> None:
+def _join_embedded(audited: _ImageAudit, options: AuditOptions) -> None:
     """Ask the PTX that a cubin carries, where that can say more than the SASS alone."""
     if not any(one.findings or Verdict.UNKNOWN in one.verdicts.values() for one in audited.audits):
         return
@@ -171,14 +177,17 @@ def _join_embedded(audited: _Audited, options: AuditOptions) -> None:
         audited.notes.append(f"only the SASS is audited: {error}")
         return
     if counterpart is not None:
-        evidence = Evidence(counterpart.module, counterpart.lines, counterpart.origin)
-        _join(audited, evidence, options, _open)
+        _join(audited, _evidence(counterpart), options, _leaves_open)
+
+
+def _evidence(counterpart: Counterpart) -> Evidence:
+    return Evidence(counterpart.module, counterpart.lines, counterpart.origin)
 
 
 _Asked = Callable[[Rule, FunctionAudit], bool]
 
 
-def _open(rule: Rule, first: FunctionAudit) -> bool:
+def _leaves_open(rule: Rule, first: FunctionAudit) -> bool:
     """Whether the first language leaves a rule open, or clean without being the one to decide it."""
     other = Language.PTX if first.function.language is Language.SASS else Language.SASS
     own = first.function.language.value
@@ -187,13 +196,13 @@ def _open(rule: Rule, first: FunctionAudit) -> bool:
     return is_open and not first.failed(rule.id) and other.value in rule.pattern.inputs
 
 
-def _open_or_cost(rule: Rule, first: FunctionAudit) -> bool:
+def _leaves_open_or_costs(rule: Rule, first: FunctionAudit) -> bool:
     """Of the SASS that PTX is assembled to: its cost, and what the PTX leaves open.
 
     Executing it once more takes as long as all else, and shows nothing new unless ptxas knows more: of
     functions that it inlines, or of an instruction that the tables do not have.
     """
-    is_open = _open(rule, first)
+    is_open = _leaves_open(rule, first)
     if rule.id in first.executed:
         return is_open and _has_gaps(first)
     is_cost = rule.pattern.category is Category.PERFORMANCE and Language.SASS.value in rule.pattern.inputs
@@ -206,7 +215,7 @@ def _has_gaps(audit: FunctionAudit) -> bool:
     return calling or not all(one.known for one in audit.function.instructions)
 
 
-def _join(audited: _Audited, other: Evidence, options: AuditOptions, asked: _Asked) -> None:
+def _join(audited: _ImageAudit, other: Evidence, options: AuditOptions, asked: _Asked) -> None:
     """Join every function with that of the same name in the other language."""
     theirs = {function.name: function for function in other.module.functions}
     for first in audited.audits:
@@ -214,12 +223,12 @@ def _join(audited: _Audited, other: Evidence, options: AuditOptions, asked: _Ask
         if function is None or first.analysis is None:
             continue
         rules = tuple(rule for rule in options.rules if asked(rule, first))
-        second = _judged(function, other.module, audited.image, options, rules)
+        second = _audit_function(function, other.module, audited.image, options, rules)
         _add(audited, join_audits(first, second, other, options.rules), first, second)
     audited.listings[other.module.name] = other.module.text
 
 
-def _join_pair(ptx: _Audited, sass: _Audited, options: AuditOptions) -> None:
+def _join_pair(ptx: _ImageAudit, sass: _ImageAudit, options: AuditOptions) -> None:
     """Join the functions of two images; they are reported with the PTX."""
     theirs = {one.function.name: one for one in sass.audits}
     pairs = [(one, theirs[one.function.name]) for one in ptx.audits if one.function.name in theirs]
@@ -239,7 +248,7 @@ def _join_pair(ptx: _Audited, sass: _Audited, options: AuditOptions) -> None:
 
 
 def _add(
-    audited: _Audited,
+    audited: _ImageAudit,
     joined: JoinedFunction | InternalError,
     first: FunctionAudit,
     second: FunctionAudit,
@@ -252,7 +261,7 @@ def _add(
     return True
 
 
-def _result(audited: _Audited, options: AuditOptions) -> ImageResult:
+def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
     functions: list[FunctionReport] = []
     findings: list[Finding] = []
     image = audited.image

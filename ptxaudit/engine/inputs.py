@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ptxaudit.arch import Architecture
-from ptxaudit.engine.image import ImageKind, KernelImage
+from ptxaudit.engine.image import KernelImage
 from ptxaudit.engine.summary import refined
 from ptxaudit.errors import BinaryFault, InputError, SyntaxFault
 from ptxaudit.frontends.containers.content import (
@@ -25,7 +25,7 @@ def load_image(image: KernelImage, wanted: Callable[[str], bool] | None = None) 
 
     Of a cubin only the functions that ``wanted`` says yes to need be read.
     """
-    _, module = load_module(image.name, image.content, image.started, wanted)
+    module = load_module(image.name, image.content, image.started, wanted)
     return module if image.architecture is None else _targeted(module, image.architecture)
 
 
@@ -34,7 +34,7 @@ def load_module(
     data: bytes,
     started: ToolRun | None = None,
     wanted: Callable[[str], bool] | None = None,
-) -> tuple[ImageKind, Module]:
+) -> Module:
     """Read one PTX text or cubin, a cubin from its ``started`` disassembler if any.
 
     ``wanted`` is as for :func:`load_image`.
@@ -48,11 +48,11 @@ def load_module(
             raise BinaryFault(name, len(data), "the end of the file", "a whole ELF header")
         if machine != EM_CUDA:
             raise BinaryFault(name, MACHINE_OFFSET, f"ELF machine {machine}", f"a cubin's ({EM_CUDA})")
-        return ImageKind.CUBIN, load_cubin(data, name, started, wanted)
+        return load_cubin(data, name, started, wanted)
     # An audit of cubins does without the PTX front end.
     from ptxaudit.frontends.ptx import load_ptx
 
-    return ImageKind.PTX, load_ptx(_ptx_text(name, data))
+    return load_ptx(_ptx_text(name, data))
 
 
 def _targeted(module: Module, stated: Architecture) -> Module:

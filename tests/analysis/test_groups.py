@@ -50,7 +50,7 @@ def analyse(body: str) -> FunctionAnalysis:
     ret;
 }}
 """
-    _, module = load_module("k.ptx", text.encode())
+    module = load_module("k.ptx", text.encode())
     return FunctionAnalysis(module.functions[-1], module)
 
 

@@ -57,7 +57,7 @@ def in_loop(body: str) -> str:
 
 
 def analyse(text: str) -> FunctionAnalysis:
-    _, module = load_module("k.ptx", text.encode())
+    module = load_module("k.ptx", text.encode())
     return FunctionAnalysis(module.functions[0], module)
 
 
@@ -73,7 +73,7 @@ def assemble(text: str, folder: Path) -> FunctionAnalysis:
     source, output = folder / "k.ptx", folder / "k.cubin"
     source.write_text(text)
     subprocess.run([tool, "-arch=sm_90a", "-o", str(output), str(source)], check=True)
-    _, module = load_module("k.cubin", output.read_bytes())
+    module = load_module("k.cubin", output.read_bytes())
     return FunctionAnalysis(module.functions[0], module)
 
 

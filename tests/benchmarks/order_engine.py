@@ -49,7 +49,7 @@ def main() -> None:
 
 def explore_kernels(path: Path) -> None:
     """One line for each kernel of a file; the peak memory is the process's up to then."""
-    _, module = load_module(path.name, path.read_bytes())
+    module = load_module(path.name, path.read_bytes())
     for function in module.functions:
         if not function.is_entry:
             continue
@@ -79,7 +79,7 @@ def grow() -> None:
 
 def report(label: str, warps: int, stages: int, iterations: int) -> None:
     """Execute the ring once and search the execution for races; the ring has none."""
-    _, module = load_module("ring.ptx", ring(warps, stages).encode())
+    module = load_module("ring.ptx", ring(warps, stages).encode())
     program = compile_program(FunctionAnalysis(module.functions[0], module))
     shape = LaunchShape((32 * (warps + 1), 1, 1), (1, 1, 1))
     start = process_time()

@@ -34,7 +34,7 @@ def outcome_of(body: str, directives: str = REQUIRED, launch: Launch | None = No
     ret;
 }}
 """
-    _, module = load_module("k.ptx", text.encode())
+    module = load_module("k.ptx", text.encode())
     return global_memory_race.check(FunctionAnalysis(module.functions[0], module, launch))
 
 

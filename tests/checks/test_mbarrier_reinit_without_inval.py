@@ -31,7 +31,7 @@ def severities(between: str, count: int) -> list[Severity | None]:
     ret;
 }}
 """
-    _, module = load_module("k.ptx", text.encode())
+    module = load_module("k.ptx", text.encode())
     found = check(FunctionAnalysis(module.functions[0], module)).violations
     return [violation.severity for violation in found]
 

@@ -29,7 +29,7 @@ def kernel(body: str, target: str = "sm_90a", directive: str = ".visible .entry 
     ret;
 }}
 """
-    _, module = load_module("k.ptx", text.encode())
+    module = load_module("k.ptx", text.encode())
     return FunctionAnalysis(module.functions[0], module)
 
 

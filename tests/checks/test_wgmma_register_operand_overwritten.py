@@ -43,7 +43,7 @@ def outcome(body: str) -> Outcome:
     ret;
 }}
 """
-    _, module = load_module("k.ptx", text.encode())
+    module = load_module("k.ptx", text.encode())
     return check(FunctionAnalysis(module.functions[-1], module))
 
 
@@ -143,7 +143,7 @@ def test_undecided_where_a_wait_may_be_hidden(step: str) -> None:
 @pytest.mark.skipif(not KERNELS, reason="needs PTXAUDIT_CORPUS")
 @pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
 def test_real_kernels_are_silent(path: Path) -> None:
-    _, module = load_module(path.name, path.read_bytes())
+    module = load_module(path.name, path.read_bytes())
     outcomes = [check(FunctionAnalysis(function, module)) for function in module.functions]
     assert {one.verdict for one in outcomes} <= {Verdict.CLEAN, Verdict.NOT_APPLICABLE}
     if b"wgmma.mma_async" in path.read_bytes():

@@ -14,7 +14,7 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "performance" / "w
 
 def outcome_of(name: str) -> Outcome:
     path = FIXTURES / name
-    _, module = load_module(name, path.read_bytes())
+    module = load_module(name, path.read_bytes())
     return wgmma_serialized.check(FunctionAnalysis(module.functions[0], module))
 
 

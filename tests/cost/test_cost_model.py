@@ -24,7 +24,7 @@ def costs(name: str, edits: tuple[tuple[str, str], ...] = ()) -> list[Cost]:
     for old, new in edits:
         assert old.encode() in data
         data = data.replace(old.encode(), new.encode())
-    _, module = load_module(path.name, data)
+    module = load_module(path.name, data)
     analysis = FunctionAnalysis(module.functions[0], module)
     rule = path.parent.name
     found = [violation.cost for violation in priced(analysis, rule, CHECKS[rule](analysis).violations)]
@@ -101,7 +101,7 @@ def test_an_architecture_that_was_not_measured_is_named() -> None:
 
 def test_a_rule_without_a_model_keeps_its_violations() -> None:
     path = FIXTURES / "l1-invalidate-in-poll-loop" / "flag_acquire_gpu.ptx"
-    _, module = load_module(path.name, path.read_bytes())
+    module = load_module(path.name, path.read_bytes())
     analysis = FunctionAnalysis(module.functions[0], module)
     violations = l1_invalidate_in_poll_loop.check(analysis).violations
     assert violations

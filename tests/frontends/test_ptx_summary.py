@@ -32,7 +32,7 @@ def test_functions_and_target() -> None:
 
 
 def test_the_summary_agrees_with_the_parser() -> None:
-    _, module = load_module("k.ptx", KERNEL.encode())
+    module = load_module("k.ptx", KERNEL.encode())
     summary = summarise_ptx(KERNEL.encode())
     assert summary.kernels == tuple(function.name for function in module.functions)
     assert summary.architecture == module.architecture
