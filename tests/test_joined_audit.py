@@ -78,6 +78,7 @@ def test_ptx_is_audited_with_its_sass(narrow: Path) -> None:
     line = NARROW.splitlines()[(finding.primary.location.line or 0) - 1]
     assert "mbarrier.try_wait" in line
     sass = [one for one in finding.primary.twins if one.location.kind is LocationKind.SASS]
+    assert sass
     assert all("SYNCS.PHASECHK" in one.text for one in sass)
     (source,) = [one for one in finding.primary.twins if one.location.kind is LocationKind.SOURCE]
     assert (source.location.file, source.location.line) == ("exchange.cu", 39)

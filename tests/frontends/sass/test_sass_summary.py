@@ -1,9 +1,11 @@
 """What a cubin holds by its ELF structures alone, as the front end reads it too."""
 
 import struct
+from pathlib import Path
 
 import pytest
 from container_builders import CONTAINERS
+from join_support import assembled_by, needs_ptxas
 from sass_fixtures import fixture_path, needs_nvdisasm
 
 from ptxaudit.errors import BinaryFault
@@ -17,6 +19,14 @@ from ptxaudit.frontends.sass.summary import (
     symbols_to_read,
 )
 
+CALLING = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .func helper() { bar.sync 0; ret; }
+.visible .entry calls() { call helper; ret; }
+.visible .entry alone() { ret; }
+"""
 STEMS = ("dispatch", "mailbox", "tensor", "ampere", "indirect")
 
 
@@ -66,10 +76,17 @@ def test_only_what_is_wanted_is_disassembled() -> None:
         assert [one.text for one in part.instructions] == [one.text for one in function.instructions]
 
 
-def test_what_a_wanted_kernel_may_call_is_read_too() -> None:
-    for stem in ("indirect", "tensor", "ampere"):
-        data = fixture_path(stem).read_bytes()
-        assert symbols_to_read(data, "k.cubin", lambda name: True) is None
-        # The only kernel is left out, what stands in sections without one is not.
-        symbols = symbols_to_read(data, "k.cubin", lambda name: False)
-        assert symbols is None or len(symbols) <= len(summarise_cubin(data, "k.cubin").functions)
+@pytest.mark.parametrize("stem", ["indirect", "tensor", "ampere"])
+def test_what_stands_in_the_section_of_a_kernel_goes_with_it(stem: str) -> None:
+    data = fixture_path(stem).read_bytes()
+    assert symbols_to_read(data, "k.cubin", lambda name: True) is None
+    assert symbols_to_read(data, "k.cubin", lambda name: False) == ()
+
+
+@needs_ptxas
+@needs_nvdisasm
+def test_what_a_wanted_kernel_may_call_is_read_too(tmp_path: Path) -> None:
+    data = assembled_by(tmp_path, CALLING, "-c")
+    for wanted in ("calls", "alone"):
+        read = load_cubin(data, "k.cubin", wanted=wanted.__eq__)
+        assert {one.name for one in read.functions} == {wanted, "helper"}
