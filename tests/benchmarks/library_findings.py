@@ -15,7 +15,6 @@ import argparse
 import json
 import random
 import re
-import signal
 import sys
 import time
 import zipfile
@@ -23,15 +22,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
-from types import FrameType
+
+from limited import OutOfTime, all_rules, time_limit
 
 from ptxaudit.engine.audit import AuditOptions, audit
 from ptxaudit.engine.image import image_of
-from ptxaudit.engine.registry import Rule, load_registry
-from ptxaudit.errors import PatternError
 from ptxaudit.rules.model import Category
 
 # How flashinfer-cubin names what tells its kernels' synchronisation apart.
@@ -40,10 +37,6 @@ STRATUM_WORDS = re.compile(
     r"|2Cta|Sage|schedS|schPd|splitK|ldgsts(?!Sf)|c[12]x1x[12]|fp8_\w+gemm"
 )
 SUFFIXES = (".cubin", ".ptx")
-
-
-class OutOfTime(BaseException):
-    """The audit of a kernel took too long; no ``except Exception`` of the product may stop it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +169,12 @@ def audited(todo: list[Member], seconds: int, jobs: int, log: Path | None) -> It
 def one(member: Member, seconds: int) -> Result:
     """Audit one member within a limit of processor time."""
     rules, start = all_rules(), time.process_time()
-    signal.signal(signal.SIGPROF, out_of_time)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
-        source = image_of(member.name, member.read())
-        run = audit((source,), AuditOptions(rules=rules, jobs=1))
+        with time_limit(seconds):
+            source = image_of(member.name, member.read())
+            run = audit((source,), AuditOptions(rules=rules, jobs=1))
     except OutOfTime:
         return Result(member.name, member.stratum, float(seconds), f"stopped after {seconds} s")
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
     took = round(time.process_time() - start, 1)
     faults = [read.error for read in run.report.inputs if read.error is not None]
     faults += [error.message for error in run.internal_errors]
@@ -204,23 +194,6 @@ def one(member: Member, seconds: int) -> Result:
     return Result(
         member.name, member.stratum, took, faults[0] if faults else None, verdicts, reasons, findings
     )
-
-
-def out_of_time(signal_number: int, frame: FrameType | None) -> None:
-    """End the audit that is running."""
-    raise OutOfTime
-
-
-@lru_cache(maxsize=1)
-def all_rules() -> tuple[Rule, ...]:
-    """Every rule; one whose check cannot be loaded is left out and said."""
-    registry, found = load_registry(), []
-    for name in registry:
-        try:
-            found.append(registry[name])
-        except PatternError as error:
-            print(error, file=sys.stderr)
-    return tuple(found)
 
 
 def results_in(log: Path) -> list[Result]:

@@ -12,7 +12,6 @@ import argparse
 import json
 import random
 import re
-import signal
 import sys
 import time
 import tomllib
@@ -23,14 +22,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from types import FrameType
 
+from limited import OutOfTime, all_rules, time_limit
 from mutant_operators import RIGHT, Mutant, mutants
 
 from ptxaudit.engine.audit import AuditOptions, audit
 from ptxaudit.engine.image import image_of
-from ptxaudit.engine.registry import Rule, load_registry
-from ptxaudit.errors import PatternError
+from ptxaudit.engine.registry import Rule
 from ptxaudit.frontends.ptx import load_ptx
 from ptxaudit.rules.model import Category, Severity, Verdict
 from ptxaudit.source import SourceText
@@ -46,10 +44,6 @@ LEAST_PER_KERNEL = 3
 FULL_SHARE_BYTES = 70_000
 HARMLESS = Path(__file__).with_name("harmless_mutants.toml")
 OUTCOMES = ("right", "note", "other", "unknown", "silent", "no answer", "harmless")
-
-
-class OutOfTime(BaseException):
-    """The audit of a mutant took too long; no ``except Exception`` of the product may stop it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +78,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--match", default=KERNELS)
     parser.add_argument("--operator", default="")
-    parser.add_argument("--seconds", type=int, default=120, help="time for one audit")
+    parser.add_argument("--seconds", type=int, default=120, help="processor time for one audit")
     parser.add_argument("--jobs", type=int, default=1, help="audits at a time, one process each")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--again", type=Path)
@@ -162,7 +156,7 @@ def share(path: Path) -> int:
 def measure(drawn: dict[Path, list[Mutant]], seconds: int, log: Path | None, jobs: int) -> Iterable[Result]:
     """Audit each kernel and its mutants, ``jobs`` at a time."""
     context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=prepare) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         # The largest first: one that starts last would leave the other processes idle.
         chosen = sorted(drawn, key=lambda path: -path.stat().st_size)
         originals = {
@@ -184,37 +178,17 @@ def measure(drawn: dict[Path, list[Mutant]], seconds: int, log: Path | None, job
             yield result
 
 
-def prepare() -> None:
-    """Make a process ready to end an audit that takes too long."""
-    signal.signal(signal.SIGALRM, out_of_time)
-
-
-def out_of_time(signal_number: int, frame: FrameType | None) -> None:
-    """End the audit that is running."""
-    raise OutOfTime
-
-
 @cache
 def correctness_rules() -> tuple[Rule, ...]:
-    """Every correctness rule; one whose check cannot be loaded is left out and said."""
-    registry, found = load_registry(), []
-    for name in registry:
-        try:
-            found.append(registry[name])
-        except PatternError as error:
-            print(error, file=sys.stderr)
-    return tuple(rule for rule in found if rule.pattern.category is Category.CORRECTNESS)
+    """Every correctness rule."""
+    return tuple(rule for rule in all_rules() if rule.pattern.category is Category.CORRECTNESS)
 
 
 def said(name: str, text: str, seconds: int) -> Said:
     """What the rules say of a text. Raises :class:`OutOfTime`."""
-    signal.alarm(seconds)
-    try:
-        run = audit(
-            (image_of(name, text.encode()),), AuditOptions(rules=correctness_rules(), jobs=1)
-        )
-    finally:
-        signal.alarm(0)
+    options = AuditOptions(rules=correctness_rules(), jobs=1)
+    with time_limit(seconds):
+        run = audit((image_of(name, text.encode()),), options)
     for error in run.internal_errors:
         print(error.message, file=sys.stderr)
     for read in run.report.inputs:
