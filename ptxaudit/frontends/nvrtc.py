@@ -50,23 +50,13 @@ class CompileError(InputError):
         self.log = log
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """The PTX of a source, the compiler as reports call it, and what that said (warnings)."""
-
-    ptx: str
-    tool: str
-    log: str
-
-
-def compile_source(source: bytes, path: Path, name: str, options: CompileOptions) -> Compiled:
-    """Compile CUDA C++; ``path`` is where its own includes are looked for, ``name`` what messages call it.
+def compile_source(source: bytes, path: Path, name: str, options: CompileOptions) -> str:
+    """The PTX of CUDA C++; ``path`` is where its own includes are looked for, ``name`` what messages call it.
 
     Raises :class:`CompileError` for an error in the source, :class:`UsageError` for an option that NVRTC does
     not take, :class:`ToolError` when it is not installed.
     """
     nvrtc = _nvrtc()
-    _, major, minor = nvrtc.nvrtcVersion()
     headers = _standard_headers()
     names, texts = [one.encode() for one in headers], [one.encode() for one in headers.values()]
     status, program = nvrtc.nvrtcCreateProgram(source, name.encode(), len(headers), texts, names)
@@ -81,7 +71,7 @@ def compile_source(source: bytes, path: Path, name: str, options: CompileOptions
             complaint = log.strip().partition("\n")[0].removeprefix("nvrtc: error: ")
             raise UsageError(f"NVRTC refuses to compile {name} as asked: {complaint}")
         _require(nvrtc, status, name)
-        return Compiled(_text(nvrtc, program, "PTX"), f"NVRTC {major}.{minor}", log)
+        return _text(nvrtc, program, "PTX")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 

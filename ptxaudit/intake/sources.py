@@ -86,12 +86,12 @@ def _compiled(path: Path, place: Place, options: WalkOptions) -> Found:
 
     identity = hashlib.sha256(source).hexdigest()
     try:
-        made = compile_source(source, path, str(place), options.compilation)
+        ptx = compile_source(source, path, str(place), options.compilation)
     except CompileError as error:
         return BrokenImage(place, str(error), SOURCE_KIND, identity, (error.log.strip(),))
     except InputError as error:
         return BrokenImage(place, str(error), SOURCE_KIND, identity)
-    return KernelImage(place.inside("ptx"), made.ptx.encode(), ImageKind.PTX, source=str(path))
+    return KernelImage(place.inside("ptx"), ptx.encode(), ImageKind.PTX, source=str(path))
 
 
 def _directory(directory: Path, argument: str, options: WalkOptions, seen: set[Path]) -> Iterator[Found]:

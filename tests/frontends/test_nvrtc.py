@@ -28,7 +28,7 @@ def compiled(folder: Path, text: str, **options: object) -> str:
     path = folder / "kernel.cu"
     path.write_text(text)
     given = CompileOptions(**options)  # type: ignore[arg-type]
-    return compile_source(path.read_bytes(), path, "kernel.cu", given).ptx
+    return compile_source(path.read_bytes(), path, "kernel.cu", given)
 
 
 def test_a_kernel_with_headers_and_macros(tmp_path: Path) -> None:
