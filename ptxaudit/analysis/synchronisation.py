@@ -7,7 +7,6 @@ an unrolled loop counts its copies; a loop is a natural loop; SASS does not tell
 """
 
 from collections import Counter
-from functools import singledispatch
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.ir.events import (
@@ -57,33 +56,53 @@ def count_synchronisation(analysis: FunctionAnalysis) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-@singledispatch
 def kind_of(event: Event) -> str | None:
     """The kind of an event in words; ``None`` for one that synchronises nothing."""
-    return None
+    match event:
+        case MbarrierWait():
+            return f"mbarrier wait{_order(event.semantics, event.scope)}"
+        case MbarrierArrive(source=ArriveSource.THREAD):
+            expects = ".expect_tx" if event.expect_bytes is not None else ""
+            return f"mbarrier arrive{expects}{_order(event.semantics, event.scope)}"
+        case MbarrierArrive(source=source):
+            return f"{source.value} arrival"
+        case Fence():
+            return _fence(event)
+        case CtaBarrier():
+            return _cta_barrier(event)
+        case ClusterBarrier(action=action, semantics=semantics):
+            return f"cluster barrier {action.value}{'' if semantics is None else f' .{semantics.value}'}"
+        case GroupCommit(kind=group):
+            return f"{group.value} commit_group"
+        case GroupWait(kind=group, depth=depth):
+            read = ".read" if event.read_only else ""
+            return f"{group.value} wait_group{read} {'all' if depth is None else depth}"
+        case TensorOperation(action=action):
+            return f"tcgen05.{action.value}"
+        case MemoryFlush(scope=scope):
+            return f"memory flush{' .sc' if event.sc else ''} {scope}"
+        case RegisterReconfigure(registers=registers):
+            return f"setmaxnreg.{'inc' if event.increase else 'dec'} {registers}"
+        case GridDependency(action=action):
+            return f"griddepcontrol.{action.value}"
+        case Access(space=StateSpace.LOCAL):
+            return "local-memory access (spill)"
+        case Access(completion=Completion.MBARRIER):
+            return "copy that an mbarrier completes"
+        case Access(completion=Completion.BULK_GROUP):
+            return "bulk copy of a group"
+        case _:
+            return _NAMES.get(type(event))
 
 
-@kind_of.register
-def _(event: MbarrierInit) -> str:
-    return "mbarrier init"
-
-
-@kind_of.register
-def _(event: MbarrierWait) -> str:
-    return f"mbarrier wait{_order(event.semantics, event.scope)}"
-
-
-@kind_of.register
-def _(event: MbarrierArrive) -> str:
-    if event.source is not ArriveSource.THREAD:
-        return f"{event.source.value} arrival"
-    expects = ".expect_tx" if event.expect_bytes is not None else ""
-    return f"mbarrier arrive{expects}{_order(event.semantics, event.scope)}"
-
-
-@kind_of.register
-def _(event: MbarrierExpect) -> str:
-    return "mbarrier expect_tx"
+_NAMES: dict[type[Event], str] = {
+    MbarrierInit: "mbarrier init",
+    MbarrierExpect: "mbarrier expect_tx",
+    WarpBarrier: "warp barrier",
+    WgmmaFence: "wgmma.fence",
+    WgmmaIssue: "wgmma",
+    L1Invalidate: "L1 invalidate",
+}
 
 
 def _order(semantics: Semantics | None, scope: Scope | None) -> str:
@@ -92,85 +111,17 @@ def _order(semantics: Semantics | None, scope: Scope | None) -> str:
     return f" .{semantics.value}{scope or ''}"
 
 
-@kind_of.register
-def _(event: Fence) -> str:
-    if event.mbarrier_init:
+def _fence(fence: Fence) -> str:
+    if fence.mbarrier_init:
         return "fence.mbarrier_init"
-    proxy = "" if event.proxy is None else f".proxy.{event.proxy.value}"
-    semantics = "" if event.semantics is None else f".{event.semantics.value}"
-    window = event.sync_restrict or event.space
-    restricted = ".sync_restrict" if event.sync_restrict is not None else ""
-    return f"fence{semantics}{proxy}{restricted}{f'::{window.value}' if window else ''}{event.scope or ''}"
+    proxy = "" if fence.proxy is None else f".proxy.{fence.proxy.value}"
+    semantics = "" if fence.semantics is None else f".{fence.semantics.value}"
+    window = fence.sync_restrict or fence.space
+    restricted = ".sync_restrict" if fence.sync_restrict is not None else ""
+    return f"fence{semantics}{proxy}{restricted}{f'::{window.value}' if window else ''}{fence.scope or ''}"
 
 
-@kind_of.register
-def _(event: CtaBarrier) -> str:
-    named = not (isinstance(event.barrier, Immediate) and event.barrier.value == 0)
-    kind = "named barrier" if named or event.threads is not None else "CTA barrier"
-    return kind if event.action is BarrierAction.SYNC else f"{kind} {event.action.value}"
-
-
-@kind_of.register
-def _(event: WarpBarrier) -> str:
-    return "warp barrier"
-
-
-@kind_of.register
-def _(event: ClusterBarrier) -> str:
-    semantics = "" if event.semantics is None else f" .{event.semantics.value}"
-    return f"cluster barrier {event.action.value}{semantics}"
-
-
-@kind_of.register
-def _(event: GroupCommit) -> str:
-    return f"{event.kind.value} commit_group"
-
-
-@kind_of.register
-def _(event: GroupWait) -> str:
-    depth = "all" if event.depth is None else str(event.depth)
-    return f"{event.kind.value} wait_group{'.read' if event.read_only else ''} {depth}"
-
-
-@kind_of.register
-def _(event: WgmmaFence) -> str:
-    return "wgmma.fence"
-
-
-@kind_of.register
-def _(event: WgmmaIssue) -> str:
-    return "wgmma"
-
-
-@kind_of.register
-def _(event: TensorOperation) -> str:
-    return f"tcgen05.{event.action.value}"
-
-
-@kind_of.register
-def _(event: L1Invalidate) -> str:
-    return "L1 invalidate"
-
-
-@kind_of.register
-def _(event: MemoryFlush) -> str:
-    return f"memory flush{' .sc' if event.sc else ''} {event.scope}"
-
-
-@kind_of.register
-def _(event: RegisterReconfigure) -> str:
-    return f"setmaxnreg.{'inc' if event.increase else 'dec'} {event.registers}"
-
-
-@kind_of.register
-def _(event: GridDependency) -> str:
-    return f"griddepcontrol.{event.action.value}"
-
-
-@kind_of.register
-def _(event: Access) -> str | None:
-    if event.space is StateSpace.LOCAL:
-        return "local-memory access (spill)"
-    if event.completion is Completion.MBARRIER:
-        return "copy that an mbarrier completes"
-    return "bulk copy of a group" if event.completion is Completion.BULK_GROUP else None
+def _cta_barrier(barrier: CtaBarrier) -> str:
+    named = not (isinstance(barrier.barrier, Immediate) and barrier.barrier.value == 0)
+    kind = "named barrier" if named or barrier.threads is not None else "CTA barrier"
+    return kind if barrier.action is BarrierAction.SYNC else f"{kind} {barrier.action.value}"
