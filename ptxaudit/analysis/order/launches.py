@@ -85,22 +85,23 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     first = unknown.best
     settled = first.execution.complete or shows_something(first.execution)
     doubtful = first.longer if settled else first.execution
-    if doubtful is None and is_resolved(first.execution):
+    if doubtful is None:
         return Start(first)
     tries: dict[Sample, _Tries | None] = {}
     if not settled:
         share = operations // _SAMPLED_SHARE
         tries = {sample: _try_shapes(program, share, sample, deadline) for sample in _SAMPLES}
-    stuck = () if doubtful is None else (doubtful,)
-    hanging = hanging_launch(program, operations, first.shape, stuck, deadline, tries)
+    hanging = hanging_launch(program, operations, first.shape, (doubtful,), deadline, tries)
     ended = [found.best for found in tries.values() if found is not None and found.best.execution.complete]
-    if settled and is_resolved(first.execution):
+    # A run with unknown parameters stands for every launch: what it leaves unresolved is unknown, and a
+    # sample in which it is known shows that launch only.
+    if settled:
         return Start(first, hanging)
-    ended += _full_samples(program, operations // _SAMPLED_SHARE, deadline)
+    if not any(is_resolved(attempt.execution) for attempt in ended):
+        ended += _full_samples(program, operations // _SAMPLED_SHARE, deadline)
     if not ended:
         return Start(first, hanging)
-    candidates = [first, *ended] if settled else ended
-    best = max(candidates, key=lambda attempt: _worth(program, attempt))
+    best = max(ended, key=lambda attempt: _worth(program, attempt))
     others = tuple(attempt for attempt in (first, *ended) if attempt is not best)
     # With other values warps may still wait for ever: the sample shows one launch, not all.
     return Start(best, hanging, bool(first.execution.stuck), others)
