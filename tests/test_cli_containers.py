@@ -147,9 +147,18 @@ def start(folder: Path, *arguments: str | Path, **options: Any) -> "subprocess.P
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    command = [sys.executable, "-m", "ptxaudit", *(str(argument) for argument in arguments)]
+    # Tests that run in the background were started with SIGINT ignored, and would hand that on.
+    program = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from ptxaudit.cli import main; sys.argv[0] = 'ptxaudit'; main()"
+    )
     return subprocess.Popen(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+        [sys.executable, "-c", program, *(str(argument) for argument in arguments)],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **options,
     )
 
 

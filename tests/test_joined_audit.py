@@ -293,3 +293,40 @@ def test_a_source_with_an_error_is_an_input_that_cannot_be_read(
     out = capsys.readouterr()
     assert out.err == 'ptxaudit: broken.cu:2: error: identifier "nothing" is undefined\n'
     assert "1 error detected" in out.out
+
+
+ROWS = """
+.version 8.0
+.target sm_90a
+.address_size 64
+
+.visible .entry rows(.param .u64 out, .param .u32 stride)
+.reqntid 64
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u32 %r1, [stride];
+    mov.u32 %r2, %tid.x;
+    mul.lo.u32 %r3, %r2, %r1;
+    mul.wide.u32 %rd2, %r3, 4;
+    add.u64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r2;
+    BETWEEN
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+"""
+
+
+def test_a_cubin_that_is_not_of_the_ptx_settles_nothing(tmp_path: Path) -> None:
+    other = ROWS.replace("mul.lo.u32 %r3, %r2, %r1;", "mov.u32 %r3, %r2;").replace("BETWEEN", "bar.sync 0;")
+    (tmp_path / "rows.ptx").write_text(ROWS.replace("BETWEEN", ""))
+    (tmp_path / "rows.cubin").write_bytes(assembled_by(tmp_path, other))
+    (tmp_path / "in.ptx").unlink()
+    (tmp_path / "out.cubin").unlink()
+    function = one_function(run(tmp_path))
+    assert function.evidence == "both"
+    assert function.settled == ()
+    assert function.verdicts["global-memory-race"] is Verdict.UNKNOWN
+    assert any("different kinds of synchronisation" in one for one in function.assumptions)

@@ -50,6 +50,26 @@ from ptxaudit.ir.events import (
 )
 
 _UNSTEADY = ("warp barrier", "fence", "L1 invalidate", "memory barrier")  # what ptxas moves about or drops
+# What ptxas neither invents nor drops.
+_KEPT = frozenset(
+    (
+        "mbarrier init",
+        "mbarrier arrive",
+        "mbarrier wait",
+        "wgmma",
+        "CTA barrier sync",
+        "CTA barrier arrive",
+        "cluster barrier arrive",
+        "cluster barrier wait",
+        "tensor memory alloc",
+        "tensor memory dealloc",
+        "tensor memory mma",
+        "tensor memory ld",
+        "tensor memory st",
+        "grid dependency wait",
+        "setmaxnreg",
+    )
+)
 _LONGEST_SEQUENCE = 4000  # comparing two sequences takes time with the square of their length
 
 
@@ -128,6 +148,19 @@ def join_through(
 def _spelled(analysis: FunctionAnalysis) -> list[tuple[tuple[str, str], int]]:
     instructions = analysis.function.instructions
     return [((kind, instructions[index].opcode), index) for kind, index in _sequence(analysis, ())]
+
+
+def belong_together(ptx: FunctionAnalysis, sass: FunctionAnalysis, join: Join) -> bool:
+    """Whether the two are one function in two languages, so that one may settle what the other leaves open.
+
+    A line table that ptxas wrote, and the same code, say so. Else each must show every kind of
+    synchronisation that the other shows, save what ptxas moves about, merges or drops: files of one name
+    need not be of one build. Known limit: kernels that use the same kinds are not told apart.
+    """
+    if join.method in (JoinMethod.LINE_TABLE, JoinMethod.SAME_CODE):
+        return True
+    ours, theirs = ({kind for kind, _ in _sequence(one)} & _KEPT for one in (ptx, sass))
+    return ours == theirs
 
 
 def synchronisation(events: Iterable[Event]) -> tuple[str, ...]:

@@ -61,8 +61,16 @@ def _is_meant(analysis: FunctionAnalysis, race: Race) -> bool:
     same_warp = race.first.agent.warp == race.second.agent.warp
     if same_warp and analysis.function.language is Language.SASS and not race.first.asynchronous:
         return False  # the lanes of a warp execute its instructions in their order
-    stored = _stored(analysis, race)
-    return None in stored or stored[0] != stored[1]
+    return not _store_the_same(analysis, race)
+
+
+def _store_the_same(analysis: FunctionAnalysis, race: Race) -> bool:
+    """Whether two writes are sure to leave the same bits: one number, of one type, in the same bytes."""
+    first, second = _stored(analysis, race)
+    if first is None or first != second or type(first) is not type(second):
+        return False
+    ours, theirs = race.first.footprint, race.second.footprint
+    return ours.size == theirs.size and ours.starts.tobytes() == theirs.starts.tobytes()
 
 
 def _stored(analysis: FunctionAnalysis, race: Race) -> tuple[int | float | None, int | float | None]:

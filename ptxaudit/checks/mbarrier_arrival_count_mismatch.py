@@ -41,13 +41,15 @@ def _too_many(report: OrderReport, execution: Execution) -> Iterator[Violation]:
     late in every launch that makes the same decisions.
     """
     totals: Counter[tuple[BarrierKey, int]] = Counter()
+    stated: dict[BarrierKey, int | None] = {}
     for step in steps_of(execution):
-        if isinstance(step.event, ev.MbarrierInit):
-            # Its phases count from 0 again.
+        if isinstance(step.event, ev.MbarrierInit) and step.key is not None:
+            # Its phases count from 0 again, and may need another number (PTX ISA 9.7.13.15.9).
             totals = Counter({place: total for place, total in totals.items() if place[0] != step.key})
+            stated[step.key] = step.count or None
         if not isinstance(step.event, ev.MbarrierArrive) or step.key is None or step.may or step.event.drop:
             continue
-        expected = execution.barrier_counts.get(step.key)
+        expected = stated.get(step.key, execution.barrier_counts.get(step.key))
         counted = step.event.source is not ev.ArriveSource.CP_ASYNC or step.event.no_increment
         if expected is None or not counted:
             continue

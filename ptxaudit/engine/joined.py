@@ -4,7 +4,7 @@ import traceback
 from dataclasses import dataclass, replace
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.join import Join, SassLines, join_functions, join_through
+from ptxaudit.analysis.join import Join, SassLines, belong_together, join_functions, join_through
 from ptxaudit.engine.counterpart import Reassembled, lines_of
 from ptxaudit.engine.function_audit import FunctionAudit, InternalError, describe
 from ptxaudit.engine.function_report import report_joined
@@ -14,6 +14,10 @@ from ptxaudit.engine.twins import Twins
 from ptxaudit.frontends.sass.elf import DebugLines
 from ptxaudit.ir.function import Language, Module
 from ptxaudit.rules.model import Finding, FunctionReport
+
+NOT_TOGETHER = (
+    "the PTX and the SASS show different kinds of synchronisation: neither settles what the other leaves open"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,11 @@ def join_audits(
         lines = SassLines() if evidence.lines is None else lines_of(sass.function, evidence.lines)
         join = _join(ptx.analysis, sass.analysis, evidence.again, lines)
         twins = Twins(ptx.function, sass.function, join, lines.source)
-        merged = merge(ptx, sass, rules, twins)
+        together = belong_together(ptx.analysis, sass.analysis, join)
+        merged = merge(ptx, sass, rules, twins, together)
         report = report_joined(first, second, merged, join, evidence.origin)
+        if not together:
+            report = replace(report, assumptions=(*report.assumptions, NOT_TOGETHER))
     except Exception as error:
         message = f"{first.input}: {first.function.name}: joining PTX and SASS: {describe(error)}"
         return InternalError(message, traceback.format_exc())

@@ -30,14 +30,21 @@ class Merged:
     findings: tuple[Finding, ...] = ()
 
 
-def merge(ptx: FunctionAudit, sass: FunctionAudit, rules: Iterable[Rule], twins: Twins) -> Merged:
-    """What both say; a rule that one of them was not asked is decided by the other."""
+def merge(
+    ptx: FunctionAudit, sass: FunctionAudit, rules: Iterable[Rule], twins: Twins, together: bool = True
+) -> Merged:
+    """What both say; a rule that one of them was not asked is decided by the other.
+
+    Where it is not certain that the two belong ``together``, neither settles what the other leaves open.
+    """
     merged = Merged()
     settled: list[str] = []
     findings: list[Finding] = []
     for rule in rules:
         said = {Language.PTX: ptx.verdicts.get(rule.id), Language.SASS: sass.verdicts.get(rule.id)}
         verdict, by = merged_verdict(said, rule.pattern.decided_by)
+        if not together and Verdict.UNKNOWN in said.values() and verdict is not Verdict.FINDING:
+            verdict, by = Verdict.UNKNOWN, ()
         merged.verdicts[rule.id] = verdict
         reason = _reason(rule.id, verdict, by, (ptx, sass))
         if reason is not None:
