@@ -134,8 +134,20 @@ _jobs_option: _Decorator = click.option(
 
 def _report_option(name: str, parameter: str, what: str) -> _Decorator:
     return click.option(
-        name, parameter, type=click.Path(path_type=Path), metavar="FILE", help=f"Write {what}."
+        name,
+        parameter,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=f"Write {what}.",
+        callback=_no_dash,
     )
+
+
+def _no_dash(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """Standard output has the text: a report called ``-`` would be a file of that name."""
+    if value is not None and str(value) == "-":
+        raise click.UsageError(f"{parameter.opts[0]}: found -, expected a file (/dev/stdout is one)")
+    return value
 
 
 _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severity.NOTE, "never": None}
@@ -461,7 +473,8 @@ def capture_command(
 ) -> int:
     """Run a program, keep every kernel that it compiles or loads, and audit them.
 
-    Write `--` before COMMAND. Exits with the program's code when that is not 0, else as audit does.
+    Write `--` before COMMAND. Exits with the program's code when that is not 0, else as audit does; with 3
+    when there was no kernel.
     """
     from ptxaudit.intake.live.program import run_captured
 
@@ -470,6 +483,10 @@ def capture_command(
         click.echo(f"ptxaudit: {line}", err=True)
     if no_audit:
         return run.exit_code
+    if not any(folder.rglob("*.cubin")) and not any(folder.rglob("*.ptx")):
+        message = f"{folder}: found no kernel there: the program loaded none, and no compiler that was asked wrote one"
+        click.echo(f"ptxaudit: {message}", err=True)
+        return run.exit_code or EXIT_INPUT
     audited = context.invoke(audit_command, inputs=(str(folder),), launch_file=run.launch_file, **options)
     return run.exit_code or int(audited)
 

@@ -58,6 +58,7 @@ def report_of(path: str) -> Any:
         (("kernel.ptx", "--arch", "sm_90", *TINY), 1),
         (("kernel.ptx", "--jobs", "-1"), 2),
         (("kernel.ptx", "--json", "no/such/folder.json", *TINY), 2),
+        (("kernel.ptx", "--json", "-", *TINY), 2),
         ((), 2),
     ],
 )

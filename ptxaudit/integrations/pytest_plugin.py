@@ -44,5 +44,5 @@ def _audit_kernels(
     )
     unread = any(one.error is not None for one in report.inputs)
     if worst or undecided or unread:
-        pytest.fail(f"\n{text.render(report)}", pytrace=False)
+        pytest.fail(f"{text.summary(report)}\n\n{text.render(report)}", pytrace=False)
     return report

@@ -288,3 +288,11 @@ sys.exit(int(sys.argv[2]))
     assert "the program exited with 5" in capfd.readouterr().err
     assert run("kept", "gemm_ring_early_release.ptx", "0", "--no-audit") == 0
     assert (tmp_path / "kept" / "compilers" / "cute" / "gemm_ring_early_release.ptx").is_file()
+
+
+def test_a_program_without_kernels_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out")
+    assert run_cli(monkeypatch, "capture", "-o", out, "--", sys.executable, "-c", "") == 3
+    assert "found no kernel there" in capfd.readouterr().err
