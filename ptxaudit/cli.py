@@ -484,7 +484,7 @@ def capture_command(
     if no_audit:
         return run.exit_code
     if not any(folder.rglob("*.cubin")) and not any(folder.rglob("*.ptx")):
-        message = f"{folder}: found no kernel there: the program loaded none, and no compiler that was asked wrote one"
+        message = f"{folder}: found no kernel there, expected one that the program loads or a compiler writes"
         click.echo(f"ptxaudit: {message}", err=True)
         return run.exit_code or EXIT_INPUT
     audited = context.invoke(audit_command, inputs=(str(folder),), launch_file=run.launch_file, **options)
