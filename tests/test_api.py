@@ -2,6 +2,7 @@
 
 import re
 from collections import namedtuple
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -111,7 +112,10 @@ def test_the_pytest_plugin_fails_a_test_with_the_findings_text(pytester: pytest.
             audit_kernels("missing.ptx")
         """
     )
-    arguments = ["-p", "no:xdist", "-p", "ptxaudit.integrations.pytest_plugin"]
+    # An installed ptxaudit is loaded by its entry point, a checkout on the path is not.
+    installed = "ptxaudit" in {one.name for one in entry_points(group="pytest11")}
+    plugin = [] if installed else ["-p", "ptxaudit.integrations.pytest_plugin"]
+    arguments = ["-p", "no:xdist", *plugin]
     result = pytester.runpytest_subprocess(*arguments)
     result.assert_outcomes(failed=2, passed=1)
     result.stdout.fnmatch_lines([f"error[[]{RULE}[]]*", "*missing.ptx: no such file*"])
