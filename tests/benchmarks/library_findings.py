@@ -153,7 +153,7 @@ def extract(drawn: Iterable[Member], directory: Path) -> None:
 def audited(todo: list[Member], seconds: int, jobs: int, log: Path | None) -> Iterator[Result]:
     """Audit the members; each result is logged as it comes."""
     context = get_context("spawn")
-    with ProcessPoolExecutor(jobs, context, max_tasks_per_child=8) as pool:
+    with ProcessPoolExecutor(jobs, context) as pool:
         futures = [pool.submit(one, member, seconds) for member in todo]
         for number, future in enumerate(as_completed(futures), 1):
             result = future.result()
