@@ -7,18 +7,18 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from ptxaudit.arch import WARP_SIZE, parse_architecture
+from ptxaudit.arch import parse_architecture
 from ptxaudit.engine.audit import AuditOptions
 from ptxaudit.engine.audit import audit as audit_images
 from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
-from ptxaudit.engine.launches import NamedLaunch, read_launches
+from ptxaudit.engine.launches import read_launches
 from ptxaudit.engine.registry import load_registry, select_rules
 from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import PtxauditError, UsageError
 from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.metadata import triton_launch
 from ptxaudit.intake.sources import find_images
 from ptxaudit.intake.walk import Part, walk
-from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import AuditReport
 
 _CODE_TYPES = {"cubin": ImageKind.CUBIN, "ptx": ImageKind.PTX}
@@ -89,14 +89,9 @@ def _images(kernels: object, options: WalkOptions) -> Iterator[Found]:
 
 def _of_triton(compiled: Any) -> Iterator[KernelImage]:
     """PTX and cubin of a ``triton.compiler.CompiledKernel``, with what its metadata says of the launch."""
-    metadata = compiled.metadata
-    name = str(getattr(metadata, "name", "kernel"))
-    cluster = tuple(getattr(metadata, "cluster_dims", ()) or ())
-    facts = Launch(
-        block=(WARP_SIZE * int(metadata.num_warps), 1, 1),
-        cluster=cluster if len(cluster) == 3 else None,
-    )
-    launches = (NamedLaunch.of(name, facts),)
+    metadata = compiled.metadata._asdict()
+    name, launch = str(metadata.get("name", "kernel")), triton_launch(metadata)
+    launches = () if launch is None else (launch,)
     for kind in ImageKind:
         content = compiled.asm.get(kind.value)
         if content is not None:

@@ -417,6 +417,7 @@ def diff_command(
 
     Exit codes as for audit; 1 when the new build has a finding that the old one had not.
     """
+    from ptxaudit.engine.audit import reaches
     from ptxaudit.engine.compare import compare
     from ptxaudit.report import compare_text
 
@@ -432,10 +433,7 @@ def diff_command(
     write_comparison(places, comparison, old, new)
     _say(compare_text.render_text(comparison))
     worst = max((read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)
-    threshold = _FAIL_ON[fail_on]
-    worse = threshold is not None and any(
-        finding.severity.rank >= threshold.rank for finding in comparison.new_findings
-    )
+    worse = reaches(comparison.new_findings, _FAIL_ON[fail_on])
     return worst or (EXIT_FINDINGS if worse else EXIT_CLEAN)
 
 
@@ -483,7 +481,7 @@ def capture_command(
         click.echo(f"ptxaudit: {line}", err=True)
     if no_audit:
         return run.exit_code
-    if not any(folder.rglob("*.cubin")) and not any(folder.rglob("*.ptx")):
+    if not any(isinstance(found, KernelImage) for found in find_images([str(folder)], WalkOptions())):
         message = f"{folder}: found no kernel there, expected one that the program loads or a compiler writes"
         click.echo(f"ptxaudit: {message}", err=True)
         return run.exit_code or EXIT_INPUT

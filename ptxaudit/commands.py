@@ -12,7 +12,7 @@ from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import InputError, UnsupportedArchitecture, UsageError
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images
-from ptxaudit.rules.model import Severity, Verdict
+from ptxaudit.rules.model import Severity
 
 if TYPE_CHECKING:
     from ptxaudit.engine.audit import AuditRun
@@ -134,13 +134,7 @@ def exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool
     code = read_code(run)
     if code != EXIT_CLEAN:
         return code
-    from ptxaudit.engine.audit import worst_severity
+    from ptxaudit.engine.audit import is_undecided, reaches
 
-    worst = worst_severity(run.report)
-    failing = worst is not None and threshold is not None and worst.rank >= threshold.rank
-    undecided = fail_on_unknown and any(
-        verdict is Verdict.UNKNOWN
-        for function in run.report.functions
-        for verdict in function.verdicts.values()
-    )
-    return EXIT_FINDINGS if failing or undecided else EXIT_CLEAN
+    failing = reaches(run.report.findings, threshold) or (fail_on_unknown and is_undecided(run.report))
+    return EXIT_FINDINGS if failing else EXIT_CLEAN

@@ -18,9 +18,9 @@ from ptxaudit.engine.image_audit import audit_images
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
 from ptxaudit.engine.units import Task, tasks_of
 from ptxaudit.errors import UsageError
-from ptxaudit.rules.model import AuditReport, InputReport, Severity, SkippedInput
+from ptxaudit.rules.model import AuditReport, Finding, InputReport, Severity, SkippedInput, Verdict
 
-__all__ = ["AuditOptions", "AuditRun", "InternalError", "audit", "worst_severity"]
+__all__ = ["AuditOptions", "AuditRun", "InternalError", "audit", "is_undecided", "reaches"]
 
 _IMAGES_PER_WORKER = 4
 _AHEAD_BYTES = 1 << 26
@@ -188,7 +188,13 @@ def _jobs(tasks: Iterator[Task | ImageResult], asked: int) -> tuple[int, Iterato
     return jobs, itertools.chain(ahead, tasks)
 
 
-def worst_severity(report: AuditReport) -> Severity | None:
-    """The worst severity among findings that are not suppressed."""
-    severities = [finding.severity for finding in report.findings if finding.suppressed is None]
-    return max(severities, key=lambda severity: severity.rank, default=None)
+def reaches(findings: Iterable[Finding], threshold: Severity | None) -> bool:
+    """Whether one that is not suppressed is as bad as ``threshold`` or worse; never for ``None``."""
+    return threshold is not None and any(
+        finding.suppressed is None and finding.severity.rank >= threshold.rank for finding in findings
+    )
+
+
+def is_undecided(report: AuditReport) -> bool:
+    """Whether some verdict is ``unknown``."""
+    return any(Verdict.UNKNOWN in function.verdicts.values() for function in report.functions)

@@ -173,8 +173,7 @@ def _change(
     matched = match(new_findings, renamed)
     gone = list(matched.gone)
     gone_findings = []
-    for finding in old_findings:
-        entry = replace(entry_of(finding), function=name)
+    for finding, entry in zip(old_findings, renamed, strict=True):
         if entry in gone:
             gone.remove(entry)
             gone_findings.append(finding)

@@ -8,7 +8,7 @@ The CuTe DSL writes what there is to know into the PTX (``.reqntid``, ``.reqncta
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -36,26 +36,32 @@ def launches_beside(path: Path) -> tuple[NamedLaunch, ...]:
 
 def _triton(path: Path) -> Iterator[NamedLaunch]:
     metadata = _json(path)
-    if not isinstance(metadata, dict) or not metadata.keys() >= _TRITON_KEYS:
-        return
-    name, warps = metadata["name"], metadata["num_warps"]
+    if isinstance(metadata, dict) and metadata.keys() >= _TRITON_KEYS:
+        launch = triton_launch(metadata)
+        if launch is not None:
+            yield launch
+
+
+def triton_launch(metadata: Mapping[str, Any]) -> NamedLaunch | None:
+    """What Triton's metadata of a kernel says of its launch; ``None`` where name or warps are not there."""
+    name, warps = metadata.get("name"), metadata.get("num_warps")
     lanes = metadata.get("warp_size", WARP_SIZE)
     if not isinstance(name, str) or not _is_extent(warps) or not _is_extent(lanes):
-        return
+        return None
     threads = warps * lanes
-    shared = metadata["shared"]
+    shared = metadata.get("shared")
     launch = Launch(
         block=(threads, 1, 1) if threads <= _LARGEST_BLOCK else None,
         cluster=_cluster(metadata),
         dynamic_shared=shared if isinstance(shared, int) and shared >= 0 else None,
     )
-    yield NamedLaunch.of(name, launch)
+    return NamedLaunch.of(name, launch)
 
 
-def _cluster(metadata: dict[str, Any]) -> tuple[int, int, int] | None:
+def _cluster(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
     """Triton 3 states the CTAs of a cluster, Triton 2 its three extents."""
     extents = metadata.get("cluster_dims", metadata.get("clusterDims"))
-    if isinstance(extents, list) and len(extents) == 3 and all(_is_extent(one) for one in extents):
+    if isinstance(extents, list | tuple) and len(extents) == 3 and all(_is_extent(one) for one in extents):
         x, y, z = extents
         return (x, y, z) if x * y * z <= _LARGEST_CLUSTER else None
     number = metadata.get("num_ctas")

@@ -30,19 +30,13 @@ def _audit_kernels(
     kernels: object, *, fail_on: str = "error", fail_on_unknown: bool = False, **options: Any
 ) -> Any:
     import ptxaudit
+    from ptxaudit.engine.audit import is_undecided, reaches
     from ptxaudit.report import text
-    from ptxaudit.rules.model import Severity, Verdict
+    from ptxaudit.rules.model import Severity
 
     report = ptxaudit.audit(kernels, **options)
-    worst = [
-        one
-        for one in report.findings
-        if one.suppressed is None and one.severity.rank >= Severity(fail_on).rank
-    ]
-    undecided = fail_on_unknown and any(
-        verdict is Verdict.UNKNOWN for function in report.functions for verdict in function.verdicts.values()
-    )
+    failing = reaches(report.findings, Severity(fail_on)) or (fail_on_unknown and is_undecided(report))
     unread = any(one.error is not None for one in report.inputs)
-    if worst or undecided or unread:
+    if failing or unread:
         pytest.fail(f"{text.summary(report)}\n\n{text.render(report)}", pytrace=False)
     return report

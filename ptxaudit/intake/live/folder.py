@@ -5,6 +5,7 @@
 """
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,6 @@ def _table(kernel: str, shapes: list[dict[str, Any]]) -> str:
     common = {fact: value for fact, value in shared.items() if all(one.get(fact) == value for one in shapes)}
     if not common:
         return ""
-    pattern = "".join(letter if letter.isalnum() or letter == "_" else f"\\{letter}" for letter in kernel)
-    lines = ["[[launch]]", f"kernel = {json.dumps(f'^{pattern}$')}"]
+    lines = ["[[launch]]", f"kernel = {json.dumps(f'^{re.escape(kernel)}$')}"]
     lines += [f"{'dynamic_shared' if fact == 'shared' else fact} = {value}" for fact, value in common.items()]
     return "\n".join(lines) + "\n"
