@@ -15,6 +15,7 @@ from ptxaudit.arch import Architecture
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.frontends.containers.content import ELF_MAGIC
 from ptxaudit.frontends.sass.tools import ToolRun
+from ptxaudit.printable import printable
 
 SEPARATOR = "!"
 
@@ -30,7 +31,8 @@ class ImageKind(StrEnum):
 class Place:
     """Where an image is: a file's path, then the members one inside the other.
 
-    ``str(place)`` names it in every report: ``pkg.whl!pkg/lib.so!fatbin 3 sm_90a``.
+    ``str(place)`` names it in every report, on one line: ``pkg.whl!pkg/lib.so!fatbin 3 sm_90a``. ``parts``
+    are the names as they are.
     """
 
     parts: tuple[str, ...]
@@ -45,7 +47,7 @@ class Place:
         return Place(self.parts[:-1]) if len(self.parts) > 1 else self
 
     def __str__(self) -> str:
-        return SEPARATOR.join(self.parts)
+        return printable(SEPARATOR.join(self.parts))
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,13 @@ def test_the_seeds_are_whole(seed: str) -> None:
     assert all(isinstance(one, KernelImage) for one in images(SEEDS[seed]))
 
 
+@pytest.mark.parametrize("name", ["two\nlines.o", "\x1b[2Jcleared.o", "\u202eo.nrettap", "bell\a.cubin"])
+def test_a_members_name_stays_on_its_line(name: str) -> None:
+    broken = [one for one in images(zipped({name: LIBRARY[:200]})) if isinstance(one, BrokenImage)]
+    assert broken
+    assert all(one.message.isprintable() for one in broken)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @given(patches=PATCHES, cut=st.integers(0, 1 << 20))
 @settings(max_examples=60, deadline=None)
