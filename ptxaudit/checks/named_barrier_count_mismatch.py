@@ -1,21 +1,24 @@
 """Instructions on one barrier id disagree about how many threads take part."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.trace import BarrierKey, Step
 from ptxaudit.checks._order import barrier_name, has, outcome, place
+from ptxaudit.checks._waiting import execution_of, independent_counts, severity_of_waiting
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Related, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Arrivals at one phase of a barrier with different thread counts, or one not whole in warps."""
-    return outcome(analysis, has(analysis, ev.CtaBarrier), _violations)
+    return outcome(analysis, has(analysis, ev.CtaBarrier), partial(_violations, analysis))
 
 
-def _violations(report: OrderReport) -> Iterator[Violation]:
+def _violations(analysis: FunctionAnalysis, report: OrderReport) -> Iterator[Violation]:
     reported: set[int] = set()
     for execution in report.executions:
         first: dict[tuple[BarrierKey, int], Step] = {}
@@ -33,18 +36,25 @@ def _violations(report: OrderReport) -> Iterator[Violation]:
                 mismatch = f"{place(earlier.instruction)} counts {_count(earlier)} for the same phase"
                 other = Related(earlier.instruction, f"counts {_count(earlier)} threads")
                 yield _violation(entry, mismatch, (other,))
-    yield from _never_complete(report, reported)
+    yield from _never_complete(analysis, report, reported)
 
 
-def _never_complete(report: OrderReport, reported: set[int]) -> Iterator[Violation]:
-    """Barriers whose last phase got some arrivals, but not as many as counted."""
+def _never_complete(
+    analysis: FunctionAnalysis, report: OrderReport, reported: set[int]
+) -> Iterator[Violation]:
+    """Barriers whose last phase got some arrivals, but not as many as counted.
+
+    Where the host's choice of several trip counts decides whether a role arrives at all, the counts agree
+    and it is the deadlock's rule that speaks.
+    """
     for stuck in report.deadlock:
         if stuck.key is None or stuck.key[0] != "bar" or stuck.key[2] in reported:
             continue
+        if independent_counts(analysis, report, stuck):
+            continue
         steps = [
             entry
-            for execution in report.executions
-            for entry in execution.entries
+            for entry in execution_of(report, stuck).entries
             if isinstance(entry, Step)
             and isinstance(entry.event, ev.CtaBarrier)
             and (entry.key, entry.phase) == (stuck.key, stuck.phase)
@@ -54,7 +64,11 @@ def _never_complete(report: OrderReport, reported: set[int]) -> Iterator[Violati
             continue
         reported.add(stuck.key[2])
         mismatch = f"only {sum({step.warp: step.count for step in steps}.values())} threads arrive"
-        yield _violation(waiting, mismatch, ())
+        yield replace(
+            _violation(waiting, mismatch, ()),
+            severity=severity_of_waiting(analysis, report, stuck),
+            assumptions=tuple(report.assumptions),
+        )
 
 
 def _violation(step: Step, mismatch: str, related: tuple[Related, ...]) -> Violation:

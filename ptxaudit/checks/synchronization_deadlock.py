@@ -1,20 +1,22 @@
 """A wait that no arrival can satisfy."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import Stuck
 from ptxaudit.checks._order import barrier_name, has, outcome
+from ptxaudit.checks._waiting import independent_counts, severity_of_waiting
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
-from ptxaudit.rules.model import Outcome, Severity, Verdict, Violation
+from ptxaudit.rules.model import Outcome, Verdict, Violation
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Executions in which warps wait for a phase that cannot complete any more."""
     waits = has(analysis, ev.MbarrierWait, ev.CtaBarrier, ev.ClusterBarrier)
-    found = outcome(analysis, waits, _violations)
+    found = outcome(analysis, waits, partial(_violations, analysis))
     if found.verdict is Verdict.NOT_APPLICABLE:
         return found
     report = order_of(analysis)
@@ -34,15 +36,15 @@ STUCK_IF_POSSIBLE = (
 )
 
 
-def _violations(report: OrderReport) -> Iterator[Violation]:
+def _violations(analysis: FunctionAnalysis, report: OrderReport) -> Iterator[Violation]:
     for stuck in report.deadlock:
         if stuck.key is not None:
             yield Violation(
                 stuck.instruction,
                 {"reason": _reason(stuck)},
                 evidence=("A launch that is possible ends with this warp waiting.",),
-                severity=None if report.deadlock_certain else Severity.WARNING,
-                assumptions=tuple(report.assumptions),
+                severity=severity_of_waiting(analysis, report, stuck),
+                assumptions=(*report.assumptions, *independent_counts(analysis, report, stuck)),
             )
 
 

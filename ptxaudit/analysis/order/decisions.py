@@ -34,16 +34,22 @@ _UNBOUNDED = 1 << 62
 class Decision:
     """One decision: at which instruction, about what, and how it went.
 
-    ``possible`` tells that some launch certainly makes all decisions so far go this way: each is about
-    one input alone, within that input's range. ``on_data`` tells that it is about the kernel's data alone.
+    ``input`` is the one input of the kernel that it is about, if it is about one alone; within that input's
+    range some launch certainly makes it go this way. ``on_data`` tells that it is about the kernel's data
+    alone.
     """
 
     key: Hashable
     text: str
     outcome: bool
     site: int
-    possible: bool
+    input: Hashable | None
     on_data: bool
+
+    @property
+    def possible(self) -> bool:
+        """Whether some launch certainly makes this and all decisions before it go this way."""
+        return self.input is not None
 
 
 @dataclass(slots=True)
@@ -119,10 +125,10 @@ class Decisions:
             outcome = self._forced[ordinal]
         else:
             outcome = preferred() != (on_data and self._against_data)
-        possible = _about_one_input(truth.expression)
-        self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, possible, on_data))
+        about = _only_input(truth.expression)
+        self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, about, on_data))
         self._assume(truth, outcome)
-        if ordinal in self._forced and possible:
+        if ordinal in self._forced and about is not None:
             self._settle_small(truth.expression)
         return outcome
 
@@ -280,8 +286,10 @@ class Decisions:
             self._assume(part, outcome)
 
 
-def _about_one_input(expression: Affine) -> bool:
-    return len(expression.terms) == 1 and expression.terms[0][0].independent
+def _only_input(expression: Affine) -> Hashable | None:
+    if len(expression.terms) != 1 or not expression.terms[0][0].independent:
+        return None
+    return expression.terms[0][0].identity
 
 
 def _text(truth: Condition) -> str:
