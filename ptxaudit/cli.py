@@ -42,6 +42,7 @@ from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UsageError
 from ptxaudit.frontends.nvrtc import DEFAULT_ARCHITECTURE, CompileOptions
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images, started_early
+from ptxaudit.printable import log_line, log_lines
 from ptxaudit.report.outputs import standard_output, write_comparison, write_reports
 from ptxaudit.rules.model import Severity
 
@@ -76,7 +77,7 @@ def main() -> NoReturn:
         _fail(str(error), EXIT_INTERNAL)
     except Exception as error:
         if "--traceback" in sys.argv:
-            click.echo(traceback.format_exc(), err=True)
+            _warn(traceback.format_exc())
         _fail(f"internal error: {type(error).__name__}: {_one_line(str(error))}", EXIT_INTERNAL)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
 
@@ -91,6 +92,12 @@ class _ClosedPipe(Exception):
 
 
 def _say(text: str) -> None:
+    """Print lines of which some hold text of inputs."""
+    _print(log_lines(text))
+
+
+def _print(text: str) -> None:
+    """Print what is safe in a terminal and in the log of a CI job already."""
     try:
         click.echo(text, nl=not text.endswith("\n"))
     except BrokenPipeError as error:
@@ -98,8 +105,13 @@ def _say(text: str) -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    click.echo(f"ptxaudit: {message}", err=True)
+    _warn(f"ptxaudit: {message}")
     sys.exit(code)
+
+
+def _warn(text: str) -> None:
+    """Lines on standard error."""
+    click.echo(log_lines(text), err=True)
 
 
 def _one_line(message: str) -> str:
@@ -299,7 +311,7 @@ def audit_command(
     write_reports(places, run.report, registry, threshold, github=output == "github")
     _complain(run, show_traceback)
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    _say(standard_output(run.report, output, color))
+    _print(standard_output(run.report, output, color))
     return exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
 
 
@@ -341,7 +353,7 @@ def _list(images: Iterator[Found], selection: Selection, json_file: Path | None)
 
     listing = list_images(images, selection, lambda one: _say(listing_report.image(one)))
     for error in listing.errors:
-        click.echo(f"ptxaudit: {error}", err=True)
+        _warn(f"ptxaudit: {error}")
     if json_file is not None:
         from ptxaudit.report.write import write_report
 
@@ -360,24 +372,25 @@ def _progress() -> Iterator[Callable[[str], None]]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     # How many images a container holds is known when it was walked, which is when they are done.
-    columns = (SpinnerColumn(), TextColumn("{task.completed} audited,"), TextColumn("{task.description}"))
+    last = TextColumn("{task.description}", markup=False)  # names in brackets are names
+    columns = (SpinnerColumn(), TextColumn("{task.completed} audited,"), last)
     with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None)
-        yield lambda name: bar.update(task, advance=1, description=f"last {name}")
+        yield lambda name: bar.update(task, advance=1, description=f"last {log_line(name)}")
 
 
 def _complain(run: "AuditRun", show_traceback: bool) -> None:
     """One line on standard error for each input that failed, each internal error and each remark."""
     for remark in run.remarks:
-        click.echo(f"ptxaudit: {remark}", err=True)
+        _warn(f"ptxaudit: {remark}")
     faults = {error.message for error in run.internal_errors}
     for one in run.report.inputs:
         if one.error is not None and one.error not in faults:
-            click.echo(f"ptxaudit: {one.error}", err=True)
+            _warn(f"ptxaudit: {one.error}")
     for error in run.internal_errors:
-        click.echo(f"ptxaudit: {error.message}", err=True)
+        _warn(f"ptxaudit: {error.message}")
         if show_traceback:
-            click.echo(error.traceback, err=True)
+            _warn(error.traceback)
 
 
 @cli.command("diff")
@@ -478,12 +491,12 @@ def capture_command(
 
     run = run_captured(command, folder, fresh_caches=not keep_caches)
     for line in run.summary():
-        click.echo(f"ptxaudit: {line}", err=True)
+        _warn(f"ptxaudit: {line}")
     if no_audit:
         return run.exit_code
     if not any(isinstance(found, KernelImage) for found in find_images([str(folder)], WalkOptions())):
         message = f"{folder}: found no kernel there, expected one that the program loads or a compiler writes"
-        click.echo(f"ptxaudit: {message}", err=True)
+        _warn(f"ptxaudit: {message}")
         return run.exit_code or EXIT_INPUT
     audited = context.invoke(audit_command, inputs=(str(folder),), launch_file=run.launch_file, **options)
     return run.exit_code or int(audited)
@@ -534,7 +547,7 @@ def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysi
     try:
         module = load_image(image, None if selection.kernel is None else selection.takes_name)
     except SyntaxFault as error:
-        click.echo(error.excerpt(), err=True)
+        _warn(error.excerpt())
         raise
     chosen = [function for function in module.functions if selection.takes_name(function.name)]
     if selection.kernel is not None and not chosen:

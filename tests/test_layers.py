@@ -10,7 +10,7 @@ import ptxaudit
 
 PACKAGE = Path(ptxaudit.__file__).parent
 LAYERS = (
-    ("source", "errors"),
+    ("source", "errors", "printable"),
     ("resources", "schema"),
     ("arch",),
     ("ir",),

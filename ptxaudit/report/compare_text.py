@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ptxaudit.engine.compare import Comparison, CountChange, KernelChange
+from ptxaudit.printable import log_line
 from ptxaudit.report.markdown import code
 from ptxaudit.rules.model import Finding
 
 
 def render_text(comparison: Comparison) -> str:
     """What changed, one paragraph a kernel, and a line of totals."""
-    parts = ["\n".join(_kernel(kernel)) for kernel in comparison.kernels if kernel.is_changed]
+    parts = ["\n".join(map(log_line, _kernel(kernel))) for kernel in comparison.kernels if kernel.is_changed]
     return "\n\n".join([*parts, totals(comparison)]) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from ptxaudit.printable import log_lines, printable
 from ptxaudit.report import text
 from ptxaudit.rules.model import AuditReport, Finding, Severity
 
@@ -40,10 +41,9 @@ def _message(finding: Finding) -> Iterator[str]:
 
 
 def _command(name: str, properties: dict[str, str | int | None], message: str) -> str:
-    given = ",".join(
-        f"{key}={escape_property(str(value))}" for key, value in properties.items() if value is not None
-    )
-    return f"::{name} {given}::{escape_data(message)}"
+    known = {key: printable(str(value)) for key, value in properties.items() if value is not None}
+    given = ",".join(f"{key}={escape_property(value)}" for key, value in known.items())
+    return f"::{name} {given}::{escape_data(log_lines(message))}"
 
 
 def escape_data(value: str) -> str:

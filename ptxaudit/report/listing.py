@@ -4,6 +4,7 @@ import json
 
 from ptxaudit import __version__
 from ptxaudit.engine.listing import ListedImage, Listing
+from ptxaudit.printable import log_line
 
 SCHEMA_VERSION = "1.0"
 
@@ -14,7 +15,7 @@ def image(one: ListedImage) -> str:
     for kernel in one.kernels:
         mangled = "" if kernel.name == kernel.demangled else f"  {kernel.name}"
         lines.append(f"  {kernel.demangled}{mangled}")
-    return "\n".join(lines if one.kernels else [f"{lines[0]}, no kernels"])
+    return "\n".join(map(log_line, lines if one.kernels else [f"{lines[0]}, no kernels"]))
 
 
 def summary(listing: Listing) -> str:

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from ptxaudit.printable import printable
 from ptxaudit.report.text import summary
 from ptxaudit.rules.model import AuditReport, Finding, Verdict
 
@@ -50,7 +51,7 @@ def _undecided(report: AuditReport) -> Counter[str]:
 
 def code(text: str) -> str:
     """Text from an input as a code span in a table cell: nothing in it is markup, a link or a mention."""
-    line = " ".join(text.split()).replace("|", "\N{BROKEN BAR}")
+    line = printable(" ".join(text.split())).replace("|", "\N{BROKEN BAR}")
     longest = max(map(len, re.findall("`+", line)), default=0)
     fence = "`" * (longest + 1)
     padding = " " if longest else ""

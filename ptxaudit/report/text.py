@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from ptxaudit.printable import log_line
 from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, InputReport, Severity, Verdict
 
 _RESET = "\x1b[0m"
@@ -20,35 +21,43 @@ def render(report: AuditReport, color: bool = False) -> str:
     for finding in report.findings:
         if finding.suppressed is None:
             name = demangled.get((finding.input, finding.function), finding.function)
-            parts.append("\n".join(_finding(finding, name, color)))
+            parts.append("\n".join([_head(finding, color), _lines(_finding(finding, name))]))
     for one in report.inputs:
         if one.error is not None or one.notes:
-            parts.append("\n".join(_input(one)))
+            parts.append(_lines(_input(one)))
     skipped = list(_skipped(report))
     if skipped:
-        parts.append("\n".join(["not audited:", *skipped]))
+        parts.append(_lines(["not audited:", *skipped]))
     unknown = list(_unknown(report))
     if unknown:
-        parts.append("\n".join(["not decided:", *unknown]))
+        parts.append(_lines(["not decided:", *unknown]))
     assumed = list(_assumed(report))
     if assumed:
-        parts.append("\n".join(["assumed:", *assumed]))
+        parts.append(_lines(["assumed:", *assumed]))
     joined = list(_joined(report))
     if joined:
-        parts.append("\n".join(["PTX and SASS together:", *joined]))
+        parts.append(_lines(["PTX and SASS together:", *joined]))
     if report.notices:
-        parts.append("\n".join(["notices:", *(f"  {notice}" for notice in report.notices)]))
+        parts.append(_lines(["notices:", *(f"  {notice}" for notice in report.notices)]))
     parts.append(summary(report))
     return "\n\n".join(parts) + "\n"
+
+
+def _lines(lines: Iterable[str]) -> str:
+    """Lines with text of inputs in them: no such text ends a line, steers a terminal or a CI job."""
+    return "\n".join(map(log_line, lines))
 
 
 def _paint(text: str, code: str, color: bool) -> str:
     return f"{code}{text}{_RESET}" if color else text
 
 
-def _finding(finding: Finding, function: str, color: bool) -> Iterator[str]:
+def _head(finding: Finding, color: bool) -> str:
     head = _paint(f"{finding.severity}[{finding.rule}]", _COLORS[finding.severity], color)
-    yield f"{head}: {_paint(finding.message, _BOLD, color)}"
+    return f"{head}: {_paint(log_line(finding.message), _BOLD, color)}"
+
+
+def _finding(finding: Finding, function: str) -> Iterator[str]:
     yield f"  in {_abridged(function)} ({finding.input}), confidence {finding.confidence}"
     for place in (finding.primary, *finding.related):
         yield f"  {'-->' if place.role == 'primary' else '   '} {place.location}"

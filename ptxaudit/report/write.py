@@ -6,16 +6,18 @@ from pathlib import Path
 
 from ptxaudit.errors import UsageError, system_reason
 
+_SPELT = "backslashreplace"
+
 
 def write_report(path: Path, text: str) -> None:
     """Write ``text`` to ``path``: whole or not at all, through a temporary file beside it.
 
-    Something that is no regular file (``/dev/stdout``, a pipe) is written in place. Raises
-    :class:`UsageError` when the place cannot be written.
+    Something that is no regular file (``/dev/stdout``, a pipe) is written in place. A lone surrogate, which
+    is no text, is spelt (``\\udc80``). Raises :class:`UsageError` when the place cannot be written.
     """
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
+            path.write_text(text, encoding="utf-8", errors=_SPELT)
         else:
             _replace(path.resolve(), text)
     except OSError as error:
@@ -27,7 +29,7 @@ def _replace(path: Path, text: str) -> None:
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        with os.fdopen(handle, "w", encoding="utf-8", errors=_SPELT) as stream:
             stream.write(text)
         # mkstemp makes the file private; a report has the permissions of any new file.
         mask = os.umask(0)
