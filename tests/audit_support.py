@@ -1,17 +1,24 @@
 """What the tests of the engine, the reports and the command line share: a tiny rule of their own."""
 
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import Rule
+from ptxaudit.report.json_report import load_schema
 from ptxaudit.rules.model import Outcome, Related, Violation
 from ptxaudit.rules.pattern import load_pattern
 
+Run = Callable[..., int]
+TINY = ("--select", "tiny-rule", "--fail-on", "warning")
 KERNEL = """\
 .version 8.0
 .target sm_90
@@ -37,7 +44,7 @@ $done:
 }
 """
 
-PATTERN = '''\
+PATTERN = """\
 id = "tiny-rule"
 title = "a barrier"
 category = "correctness"
@@ -65,7 +72,7 @@ title = "bar"
 [example]
 bad = "x"
 good = "y"
-'''
+"""
 
 
 def tiny_check(analysis: FunctionAnalysis) -> Outcome:
@@ -121,3 +128,10 @@ def run_cli(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
         cli.main()
     assert isinstance(stopped.value.code, int)
     return stopped.value.code
+
+
+def report_of(path: str) -> Any:
+    """The JSON report in a file, which is valid."""
+    document = json.loads(Path(path).read_text())
+    Draft202012Validator(load_schema()).validate(document)
+    return document

@@ -1,40 +1,23 @@
 """Settings, suppressions and the baseline: what a project decides about its findings."""
 
 import datetime
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_support import KERNEL, run_cli, tiny_registry
-from jsonschema import Draft202012Validator
+from audit_support import KERNEL, TINY, Run, report_of
 
 from ptxaudit.engine.baseline import BaselineEntry, entry_of, match, read_baseline, render_baseline
 from ptxaudit.engine.comments import read_comments
 from ptxaudit.engine.settings import Settings, find_settings, read_settings
-from ptxaudit.report.json_report import load_schema
 from ptxaudit.rules.model import Category, CodePlace, Confidence, Finding, Severity
 from ptxaudit.source import Location, LocationKind
 
-Run = Callable[..., int]
-TINY = ("--select", "tiny-rule", "--fail-on", "warning")
 FIRST, SECOND = "    bar.sync 0;\n    st.global", "    bar.sync 0;\n$done"
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    registry = tiny_registry(tmp_path / "patterns")
-    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
-    monkeypatch.chdir(tmp_path)
-    Path("kernel.ptx").write_text(KERNEL)
-    return lambda *arguments: run_cli(monkeypatch, *arguments)
-
-
 def report() -> Any:
-    document = json.loads(Path("out.json").read_text())
-    Draft202012Validator(load_schema()).validate(document)
-    return document
+    return report_of("out.json")
 
 
 def reasons() -> list[str | None]:

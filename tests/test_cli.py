@@ -5,37 +5,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from audit_support import KERNEL, run_cli, tiny_registry
-from jsonschema import Draft202012Validator
+from audit_support import KERNEL, TINY, Run, report_of
 
-from ptxaudit.report.json_report import load_schema
-
-Run = Callable[..., int]
-TINY = ("--select", "tiny-rule", "--fail-on", "warning")
 TOLD = ("--select", "tiny-rule,tiny-undecided")
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line on the three tiny rules, in a directory with ``kernel.ptx``."""
-    registry = tiny_registry(tmp_path / "patterns")
-    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
-    monkeypatch.chdir(tmp_path)
-    Path("kernel.ptx").write_text(KERNEL)
-    Path("quiet.ptx").write_text(KERNEL.replace("bar.sync 0;", ""))
-    return lambda *arguments: run_cli(monkeypatch, *arguments)
-
-
-def report_of(path: str) -> Any:
-    document = json.loads(Path(path).read_text())
-    Draft202012Validator(load_schema()).validate(document)
-    return document
 
 
 @pytest.mark.parametrize("output", ["text", "github"])

@@ -6,40 +6,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_support import KERNEL, run_cli, tiny_registry
+from audit_support import KERNEL, TINY, Run, report_of
 from container_builders import CONTAINERS, CUBIN, TARGET_A, ZSTD, fatbin, fatbin_entry, host_elf, zipped
-from jsonschema import Draft202012Validator
 
-from ptxaudit.report.json_report import load_schema
-
-Run = Callable[..., int]
-TINY = ("--select", "tiny-rule", "--fail-on", "warning")
 PTX = KERNEL.encode()
 OTHER = KERNEL.replace("kernel(", "other(").encode()
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line on the three tiny rules, in a directory with ``pkg.whl``."""
-    registry = tiny_registry(tmp_path / "patterns")
-    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
-    monkeypatch.chdir(tmp_path)
+def run(run: Run) -> Run:
+    """With ``pkg.whl`` there, too."""
     library = host_elf(
         {".nv_fatbin": fatbin(fatbin_entry(PTX, 1, flags=ZSTD | TARGET_A), fatbin_entry(CUBIN))}
     )
     Path("pkg.whl").write_bytes(zipped({"pkg/lib.so": library, "pkg/copy.ptx": PTX, "pkg/other.ptx": OTHER}))
-    return lambda *arguments: run_cli(monkeypatch, *arguments)
-
-
-def report_of(path: str) -> Any:
-    document = json.loads(Path(path).read_text())
-    Draft202012Validator(load_schema()).validate(document)
-    return document
+    return run
 
 
 def test_a_wheel_is_audited_and_a_copy_is_audited_once(run: Run, capfd: pytest.CaptureFixture[str]) -> None:

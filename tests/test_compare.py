@@ -1,19 +1,17 @@
 """Comparing two builds: pairing, what is counted, what is said, exit codes."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from audit_support import KERNEL, audit_text, run_cli, tiny_registry
+from audit_support import KERNEL, Run, audit_text, tiny_registry
 
 from ptxaudit.engine.compare import CountChange, compare, pair
 from ptxaudit.report import compare_html
 from ptxaudit.report.compare_text import render_json, render_markdown, render_text
 from ptxaudit.rules.model import AuditReport, FunctionReport, Verdict
 
-Run = Callable[..., int]
 TINY = ("--select", "tiny-rule")
 LOOP = """    bar.sync 0;
 $again:
@@ -24,13 +22,10 @@ $again:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    registry = tiny_registry(tmp_path / "patterns")
-    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
-    monkeypatch.chdir(tmp_path)
+def run(run: Run) -> Run:
     Path("old.ptx").write_text(KERNEL)
     Path("new.ptx").write_text(KERNEL.replace("    bar.sync 0;\n    st.global", LOOP))
-    return lambda *arguments: run_cli(monkeypatch, *arguments)
+    return run
 
 
 def report(text: str, tmp_path: Path) -> AuditReport:
@@ -126,7 +121,6 @@ def test_a_kernel_for_another_architecture_is_the_same_kernel() -> None:
     ],
 )
 def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int) -> None:
-    Path("quiet.ptx").write_text(KERNEL.replace("bar.sync 0;", ""))
     assert run("diff", *arguments, *TINY) == code
 
 

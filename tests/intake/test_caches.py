@@ -1,12 +1,11 @@
 """Compilers' caches by name and by folder: kernels with the launch facts that lie beside them."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_support import KERNEL, run_cli, tiny_registry
+from audit_support import KERNEL, Run
 from container_builders import CUBIN, host_elf
 from test_metadata import DEVICE, TRITON, host, integers
 
@@ -99,10 +98,8 @@ def test_what_a_user_says_comes_before_what_a_cache_says() -> None:
 
 
 @pytest.fixture
-def run(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def run(run: Run, nowhere: Path) -> Run:
     """The command line with a Triton cache of two entries of the same PTX, launched in two ways."""
-    registry = tiny_registry(nowhere / "patterns")
-    monkeypatch.setattr("ptxaudit.engine.registry.load_registry", lambda: registry)
     for number, warps in (("AA", 4), ("BB", 8)):
         entry = nowhere / "home/.triton/cache" / number
         entry.mkdir(parents=True)
@@ -110,11 +107,11 @@ def run(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
         (entry / "kernel.json").write_text(json.dumps({**TRITON, "name": "kernel", "num_warps": warps}))
         (entry / "__grp__kernel.json").write_text('{"child_paths": {}}')
         (entry / "kernel.ttir").write_text("module {}")
-    return lambda *arguments: run_cli(monkeypatch, *arguments)
+    return run
 
 
 def test_a_triton_cache_is_audited_with_its_launches(
-    run: Callable[..., int], nowhere: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, nowhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launches: list[Launch | None] = []
 
@@ -131,7 +128,7 @@ def test_a_triton_cache_is_audited_with_its_launches(
     assert [launch and launch.block for launch in launches] == [(128, 1, 1), (256, 1, 1)]
 
 
-def test_there_must_be_something_to_audit(run: Callable[..., int], capfd: pytest.CaptureFixture[str]) -> None:
+def test_there_must_be_something_to_audit(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("audit") == 2
     assert capfd.readouterr().err == "ptxaudit: found no input, expected INPUT... or --cache\n"
     assert run("audit", "--cache", "tilelang") == 2
