@@ -242,6 +242,11 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
     help="TOML that says how kernels are launched (block, cluster, grid, arguments).",
 )
 @click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence.")
+@click.option(
+    "--timings",
+    is_flag=True,
+    help="Print on standard error, and put into the JSON report, where processor time went.",
+)
 @click.option("--traceback", "show_traceback", is_flag=True, hidden=True)
 def audit_command(
     inputs: tuple[str, ...],
@@ -270,6 +275,7 @@ def audit_command(
     jobs: int,
     launch_file: Path | None,
     strict: bool,
+    timings: bool,
     show_traceback: bool,
 ) -> int:
     """Audit every kernel in PTX files, cubins, fatbins, libraries, archives, wheels and directories.
@@ -298,6 +304,7 @@ def audit_command(
             strict or settings.strict,
             listings=html_file is not None or sarif_file is not None,
             assemble=assemble,
+            timings=timings,
         )
     run = decided_run(run, registry, settings, baseline_file or settings.baseline, new_baseline)
     threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
@@ -310,6 +317,10 @@ def audit_command(
     }
     write_reports(places, run.report, registry, threshold, github=output == "github")
     _complain(run, show_traceback)
+    if timings:
+        from ptxaudit.report import timings as timings_report
+
+        click.echo(timings_report.render(run.report), err=True)
     color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     _print(standard_output(run.report, output, color))
     return exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
@@ -326,6 +337,7 @@ def _audit(
     count: bool = False,
     listings: bool = False,
     assemble: bool = False,
+    timings: bool = False,
 ) -> "tuple[AuditRun, Registry]":
     from ptxaudit.engine.audit import AuditOptions, audit
     from ptxaudit.engine.launches import read_launches
@@ -342,6 +354,7 @@ def _audit(
         count=count,
         listings=listings,
         assemble=assemble,
+        timings=timings,
     )
     with _progress() as advance:
         return audit(images, options, advance), registry

@@ -9,6 +9,7 @@ from ptxaudit.ir.events import Event
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.launch import Launch
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 E = TypeVar("E")
 
@@ -49,6 +50,7 @@ class FunctionAnalysis:
         return ControlFlowGraph(self.function)
 
     @cached_property
+    @STOPWATCH.stage(Stage.EVENTS)
     def events(self) -> tuple[tuple[Event, ...], ...]:
         """The events of each instruction, by instruction index."""
         # The tables of the language that is at hand, and not of the other.

@@ -19,6 +19,7 @@ from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
 from ptxaudit.engine.units import Task, tasks_of
 from ptxaudit.errors import UsageError
 from ptxaudit.rules.model import AuditReport, Finding, InputReport, Severity, SkippedInput, Verdict
+from ptxaudit.stopwatch import STOPWATCH, Stage, Timings, summed
 
 __all__ = ["AuditOptions", "AuditRun", "InternalError", "audit", "is_undecided", "reaches"]
 
@@ -49,12 +50,14 @@ def audit(
     """
     results: list[ImageResult] = []
     listings, originals = _Listings(), _Originals()
+    timings: list[Timings] = []
     offered = matched = False
     for answer in _results(images, options):
         result = originals.resolved(answer)
         matched = matched or result.matched
         offered = offered or result.report is None or result.report.error is None
         listings.add(result)
+        timings.append(result.timings)
         if result.report or result.skipped or result.internal_errors:
             results.append(replace(result, listings={}))
         if result.report is not None:
@@ -64,11 +67,12 @@ def audit(
     findings = [finding for result in results for finding in result.findings]
     report = AuditReport(
         tool_version=__version__,
-        inputs=tuple(result.report for result in results if result.report is not None),
+        inputs=tuple(_with_timings(result.report, result) for result in results if result.report is not None),
         functions=tuple(function for result in results for function in result.functions),
         findings=tuple(sorted(findings, key=report_order)),
         listings=listings.texts,
         skipped=tuple(result.skipped for result in results if result.skipped is not None),
+        timings=summed([*timings, STOPWATCH.taken()]) if options.timings else {},
     )
     remarks = dict.fromkeys(result.no_assembler for result in results if result.no_assembler is not None)
     return AuditRun(
@@ -76,6 +80,13 @@ def audit(
         tuple(error for result in results for error in result.internal_errors),
         tuple(f"PTX is audited without its SASS: {remark}" for remark in remarks),
     )
+
+
+def _with_timings(report: InputReport, result: ImageResult) -> InputReport:
+    """The report with where its own time went: the start of a process is nobody's."""
+    own = summed([result.timings])
+    own.pop(Stage.START, None)
+    return replace(report, timings=own) if own else report
 
 
 class _Originals:
@@ -139,7 +150,7 @@ def _results(images: Iterable[Found], options: AuditOptions) -> Iterator[ImageRe
 def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:
     """What is to be audited, and the results of what need not be."""
     first: dict[str, dict[str, str]] = {}
-    for found in images:
+    for found in _read(images):
         if isinstance(found, PassedOver):
             yield ImageResult(None)
         elif isinstance(found, BrokenImage):
@@ -152,6 +163,17 @@ def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:
             else:
                 report = InputReport(found.name, found.kind.value, found.sha256, same_as=original)
                 yield ImageResult(report)
+
+
+def _read(images: Iterable[Found]) -> Iterator[Found]:
+    """The images, with the time that it takes to find them."""
+    rest = iter(images)
+    while True:
+        with STOPWATCH.stage(Stage.READING):
+            found = next(rest, None)
+        if found is None:
+            return
+        yield found
 
 
 def _original(image: KernelImage, met: dict[str, dict[str, str]]) -> str:

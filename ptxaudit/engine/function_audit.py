@@ -14,6 +14,7 @@ from ptxaudit.engine.registry import Rule
 from ptxaudit.ir.function import Function, Module
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import Finding, Outcome, Verdict, Violation
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 INTERNAL_ERROR = "internal error: "
 _EXECUTIONS = frozenset({"order", "global order"})
@@ -60,6 +61,7 @@ class FunctionAudit:
         return assumptions_of(self.analysis)
 
 
+@STOPWATCH.stage(Stage.RULES)
 def prepare(function: Function, module: Module, input_name: str, launch: Launch | None) -> FunctionAudit:
     """An audit that no rule has been asked for yet."""
     return FunctionAudit(function, input_name, FunctionAnalysis(function, module, launch))
@@ -75,6 +77,7 @@ def unanalysed(
     return FunctionAudit(function, input_name, None, verdicts, dict.fromkeys(verdicts, message), [], [fault])
 
 
+@STOPWATCH.stage(Stage.RULES)
 def ask(audit: FunctionAudit, rules: tuple[Rule, ...], strict: bool) -> None:
     """Let rules judge the function; what they say is added to the audit."""
     if audit.analysis is None:

@@ -8,7 +8,7 @@ and a cubin that were both given are judged in full, each on its own, and their 
 import contextlib
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ptxaudit.engine.counterpart import (
     Counterpart,
@@ -48,6 +48,7 @@ from ptxaudit.rules.model import (
     SkippedInput,
     Verdict,
 )
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 
 @dataclass(slots=True)
@@ -67,6 +68,14 @@ class _ImageAudit:
 
 def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[ImageResult, ...]:
     """Audit one image, or a PTX text and a cubin together; one result for each, in their order."""
+    with STOPWATCH.stage(Stage.OTHER):
+        results = _audited(images, options)
+    if not options.timings:
+        return results
+    return (replace(results[0], timings=STOPWATCH.taken()), *results[1:])
+
+
+def _audited(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[ImageResult, ...]:
     if len(images) == 1:
         return (_guarded(images[0], options, lambda: _alone(images[0], options)),)
     opened = {image.kind: _audit_or_failure(image, options) for image in images}

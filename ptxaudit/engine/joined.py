@@ -14,6 +14,7 @@ from ptxaudit.engine.twins import Twins
 from ptxaudit.frontends.sass.elf import DebugLines
 from ptxaudit.ir.function import Language, Module
 from ptxaudit.rules.model import Finding, FunctionReport
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 NOT_TOGETHER = (
     "the PTX and the SASS show different kinds of synchronisation: neither settles what the other leaves open"
@@ -42,6 +43,7 @@ class JoinedFunction:
     findings: tuple[Finding, ...]
 
 
+@STOPWATCH.stage(Stage.JOINING)
 def join_audits(
     first: FunctionAudit, second: FunctionAudit, evidence: Evidence, rules: tuple[Rule, ...]
 ) -> JoinedFunction | InternalError:

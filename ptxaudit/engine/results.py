@@ -10,6 +10,7 @@ from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.selection import Selection
 from ptxaudit.rules.model import Finding, FunctionReport, InputReport, SkippedInput
+from ptxaudit.stopwatch import Timings
 
 COMMENT_WORD = "ptxaudit:"
 
@@ -23,7 +24,8 @@ class AuditOptions:
     ``count`` has each function's synchronisations counted, for a comparison.
     ``listings`` keeps the texts that a page shows excerpts of, those without findings up to 32 MB in all;
     texts with a comment for ptxaudit are kept anyway.
-    ``assemble`` has PTX assembled, so that its SASS is audited too.
+    ``assemble`` has PTX assembled, so that its SASS is audited too. ``timings`` notes in each input's report
+    where its time went.
     """
 
     rules: tuple[Rule, ...]
@@ -35,6 +37,7 @@ class AuditOptions:
     count: bool = False
     listings: bool = True
     assemble: bool = False
+    timings: bool = False
 
     @property
     def selection(self) -> Selection:
@@ -47,7 +50,8 @@ class ImageResult:
     """What one image gave; crosses process borders. ``report`` is ``None`` when it was not asked for.
 
     ``listings`` are the texts that its places are in, by name. ``no_assembler`` says that its PTX was not
-    assembled for want of an assembler.
+    assembled for want of an assembler. ``timings`` are processor seconds by stage, those of images that were
+    audited together in the first of their results.
     """
 
     report: InputReport | None
@@ -58,3 +62,4 @@ class ImageResult:
     internal_errors: tuple[InternalError, ...] = ()
     skipped: SkippedInput | None = None
     no_assembler: str | None = None
+    timings: Timings = field(default_factory=dict, compare=False)

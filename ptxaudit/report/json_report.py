@@ -16,6 +16,7 @@ from ptxaudit.rules.model import (
     InputReport,
     JoinReport,
 )
+from ptxaudit.stopwatch import Timings
 
 SCHEMA_VERSION = "1.0"
 
@@ -45,13 +46,22 @@ def to_document(report: AuditReport) -> dict[str, Any]:
         document["notices"] = list(report.notices)
     if report.skipped:
         document["skipped"] = [asdict(one) for one in report.skipped]
+    if report.timings:
+        document["timings"] = _timings(report.timings)
     return document
 
 
+def _timings(timings: Timings) -> dict[str, float]:
+    return {stage.value: round(seconds, 4) for stage, seconds in timings.items()}
+
+
 def _input(one: InputReport) -> dict[str, Any]:
-    document = {"path": one.path, "kind": one.kind, "sha256": one.sha256, "status": one.status}
+    document: dict[str, Any] = {"path": one.path, "kind": one.kind, "sha256": one.sha256}
+    document["status"] = one.status
     if one.same_as is not None:
         document["same_as"] = one.same_as
+    if one.timings:
+        document["timings"] = _timings(one.timings)
     return document if one.error is None else {**document, "error": one.error}
 
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.source import Location
+from ptxaudit.stopwatch import Timings
 
 
 class Category(StrEnum):
@@ -243,6 +244,7 @@ class InputReport:
     """One input and whether it could be read; ``notes`` are front-end remarks (unknown opcodes).
 
     ``same_as`` is the input of the same content under which functions and findings are reported.
+    ``timings`` are processor seconds by stage, where the audit was asked for them.
     """
 
     path: str
@@ -251,6 +253,7 @@ class InputReport:
     error: str | None = None
     notes: tuple[str, ...] = ()
     same_as: str | None = None
+    timings: Timings = field(default_factory=dict, compare=False)
 
     @property
     def status(self) -> str:
@@ -274,7 +277,8 @@ class AuditReport:
 
     ``skipped`` are members of containers for which no verdict is given. ``listings`` maps an input path to
     the text (PTX, or SASS listing) that excerpts are shown from.
-    ``notices`` are lines on the audit as a whole, such as suppressions that met no finding.
+    ``notices`` are lines on the audit as a whole, such as suppressions that met no finding. ``timings`` are
+    the processor seconds of all of it by stage, where the audit was asked for them.
     """
 
     tool_version: str
@@ -284,3 +288,4 @@ class AuditReport:
     listings: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     skipped: tuple[SkippedInput, ...] = ()
+    timings: Timings = field(default_factory=dict, compare=False)

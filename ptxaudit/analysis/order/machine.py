@@ -54,6 +54,7 @@ from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, 
 from ptxaudit.isa.evaluation import LaneState
 from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
 from ptxaudit.isa.sass.registers import is_uniform, register_range
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 _WORD = (1 << 64) - 1
 # What a fragment waits for that polls a flag: that the others have come as far as they can.
@@ -194,6 +195,7 @@ class Machine:
 
     # Scheduling --------------------------------------------------------------------------------------
 
+    @STOPWATCH.stage(Stage.EXECUTION)
     def run(self) -> Execution:
         """Execute until every warp has ended, nothing can go on, or a bound is reached."""
         pending = list(self.fragments)

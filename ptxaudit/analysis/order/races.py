@@ -42,6 +42,7 @@ from ptxaudit.analysis.order.knowledge import (
 from ptxaudit.analysis.order.tensor_fences import TensorFences
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step
 from ptxaudit.ir import events as ev
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 # A store by a thread of its own: where it begins and ends, and its block.
 _Store = tuple[int, int, int]
@@ -151,6 +152,7 @@ class RaceFinder:
         self._tensor_fences = TensorFences(self.walk.agents_of_warp)
         self.walk.on_step = self._step
 
+    @STOPWATCH.stage(Stage.RACES)
     def run(self) -> "RaceFinder":
         """Walk the execution."""
         self.walk.run()

@@ -5,10 +5,12 @@ from ptxaudit.frontends.ptx.parser import parse_ptx
 from ptxaudit.frontends.ptx.printer import print_ptx
 from ptxaudit.ir.function import Module
 from ptxaudit.source import SourceText
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 __all__ = ["load_ptx", "parse_ptx", "print_ptx"]
 
 
+@STOPWATCH.stage(Stage.FRONT_END)
 def load_ptx(source: SourceText) -> Module:
     """A PTX text as an IR module; ``sha256`` is left empty.
 

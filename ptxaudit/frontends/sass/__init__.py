@@ -8,6 +8,7 @@ from ptxaudit.frontends.sass.elf import read_header
 from ptxaudit.frontends.sass.summary import symbols_to_read
 from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Module
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 __all__ = ["load_cubin", "start_disassembler"]
 
@@ -21,6 +22,7 @@ def start_disassembler(data: bytes, name: str, wanted: Callable[[str], bool] | N
     return ToolRun("nvdisasm", [*OPTIONS, *restricted], data, name)
 
 
+@STOPWATCH.stage(Stage.FRONT_END)
 def load_cubin(
     data: bytes, name: str, started: ToolRun | None = None, wanted: Callable[[str], bool] | None = None
 ) -> Module:

@@ -18,9 +18,11 @@ from pathlib import Path
 from types import TracebackType
 
 from ptxaudit.errors import ToolError
+from ptxaudit.stopwatch import STOPWATCH, Stage
 
 MINIMUM_RELEASE = (13, 0)
 TIMEOUT_SECONDS = 300
+_STAGES = {"nvdisasm": Stage.DISASSEMBLER, "ptxas": Stage.ASSEMBLER}
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 _PACKAGES = {
     "nvdisasm": "nvidia-cuda-nvdisasm",
@@ -130,12 +132,16 @@ class ToolRun:
         watchdog.daemon = True
         watchdog.start()
         try:
-            self._process.wait()
+            self._wait()
         finally:
             watchdog.cancel()
         if overdue.is_set():
             raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s")
         return self._process.returncode
+
+    def _wait(self) -> None:
+        with STOPWATCH.waiting(_STAGES.get(self._tool, Stage.OTHER)):
+            self._process.wait()
 
     def _stop(self, overdue: threading.Event) -> None:
         overdue.set()
@@ -152,5 +158,5 @@ class ToolRun:
     ) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait()
+        self._wait()
         self._directory.cleanup()
