@@ -3,7 +3,8 @@
 Property: for each SASS instruction the PTX instruction that it was assembled from, if that is known, and
 the way it is known, best first:
 
-- by the line table that ptxas wrote (``-lineinfo``): exact;
+- by the line table that ptxas wrote (``-lineinfo``): exact, but for synchronisation that it gives to a line
+  without any (``wgmma`` at times), which is joined by the order of synchronisation among what is exact;
 - by that of the same PTX assembled anew: exact where that gives the same instructions, else by aligning
   the synchronisation of the two;
 - by the line of the source that both name: synchronisation of one kind, where a line has as many of one
@@ -114,7 +115,7 @@ class Join:
 def join_functions(ptx: FunctionAnalysis, sass: FunctionAnalysis, lines: SassLines) -> Join:
     """Join a function's PTX and SASS by the best way there is."""
     if lines.ptx:
-        method, ptx_of = JoinMethod.LINE_TABLE, _by_lines(ptx, sass, lines.ptx)
+        method, ptx_of = JoinMethod.LINE_TABLE, _mended(ptx, sass, _by_lines(ptx, sass, lines.ptx))
     elif lines.source and ptx.function.source_lines:
         method, ptx_of = JoinMethod.SOURCE_LINES, _by_source(ptx, sass, lines.source)
     else:
@@ -136,7 +137,7 @@ def join_through(
     ptx: FunctionAnalysis, sass: FunctionAnalysis, again: FunctionAnalysis, lines: SassLines
 ) -> Join:
     """Join by ``again``, the SASS that the PTX is assembled to, and its ``lines``."""
-    known = _by_lines(ptx, again, lines.ptx)
+    known = _mended(ptx, again, _by_lines(ptx, again, lines.ptx))
     ours = [instruction.text for instruction in again.function.instructions]
     if ours == [instruction.text for instruction in sass.function.instructions]:
         return _joined(JoinMethod.SAME_CODE, ptx, sass, known)
@@ -230,6 +231,36 @@ def _alike(ptx: FunctionAnalysis, sass: FunctionAnalysis, index: int, candidates
     shown = set(synchronisation(sass.events[index]))
     alike = [one for one in candidates if shown & set(synchronisation(ptx.events[one]))]
     return (alike or candidates)[0]
+
+
+def _mended(ptx: FunctionAnalysis, sass: FunctionAnalysis, found: dict[int, int]) -> dict[int, int]:
+    """Pairs by line with those added that ptxas wrote another line for.
+
+    What a line shows of its PTX instruction's synchronisation is certain and stands for itself; what is
+    shown by no line, and by a line that has nothing of the kind, is joined where both are in the same place
+    among the certain ones.
+    """
+    shown: defaultdict[int, set[str]] = defaultdict(set)
+    for index, own in found.items():
+        shown[own].update(synchronisation(sass.events[index]))
+    ours: list[tuple[object, int]] = [
+        (index if kind in shown[index] else kind, index)
+        for kind, index in _sequence(ptx, ())
+        if kind in _KEPT
+    ]
+    theirs: list[tuple[object, int]] = [
+        (
+            found[index] if index in found and kind in synchronisation(ptx.events[found[index]]) else kind,
+            index,
+        )
+        for kind, index in _sequence(sass, ())
+        if kind in _KEPT
+    ]
+    stray = {index for key, index in theirs if isinstance(key, str)}
+    if not stray or not any(isinstance(key, str) for key, _ in ours):
+        return found
+    mended = {index: own for index, own in _aligned(ours, theirs).items() if index in stray}
+    return {**found, **mended}
 
 
 def _by_source(

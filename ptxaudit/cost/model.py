@@ -25,7 +25,7 @@ from ptxaudit.ir.events import (
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Cost, Violation
 
-_FENCES = {
+FENCES = {
     Scope.CLUSTER: Operation.FENCE_CLUSTER,
     Scope.GPU: Operation.FENCE_GPU,
     Scope.SYS: Operation.FENCE_SYS,
@@ -48,11 +48,11 @@ def _invalidation(analysis: FunctionAnalysis, violation: Violation) -> Cost | No
     place = next((one for one in invalidations(analysis) if one.instruction.index == index), None)
     if place is None:
         return None
-    flush = _flush_with(analysis, index)
-    operation = Operation.ACQUIRE_CLUSTER if flush is None else _FENCES.get(flush, Operation.ACQUIRE_CLUSTER)
+    flush = flush_with(analysis, index)
+    operation = Operation.ACQUIRE_CLUSTER if flush is None else FENCES.get(flush, Operation.ACQUIRE_CLUSTER)
     loads = len(place.loads)
     after = "no load that could hit L1 follows" if loads == 0 else "loads that can hit L1 follow"
-    return _cost(analysis, _invalidation_frequency(analysis, place), operation, loads, after)
+    return stated_cost(analysis, _invalidation_frequency(analysis, place), operation, loads, after)
 
 
 def _invalidation_frequency(analysis: FunctionAnalysis, place: Invalidation) -> str:
@@ -70,8 +70,8 @@ def _memory_barrier(analysis: FunctionAnalysis, violation: Violation) -> Cost | 
     flushes = [event for event in analysis.events[index] if isinstance(event, MemoryFlush)]
     if loop is None or not flushes:
         return None
-    operation = _FENCES[max(flush.scope for flush in flushes)]
-    invalidates = _invalidates_with(analysis, index)
+    operation = FENCES[max(flush.scope for flush in flushes)]
+    invalidates = invalidates_with(analysis, index)
     instructions = analysis.function.instructions
     inside = indices(analysis.graph, loop.blocks)
     loads = sum(can_hit_l1(analysis, instructions[i]) for i in inside) if invalidates else 0
@@ -82,10 +82,10 @@ def _memory_barrier(analysis: FunctionAnalysis, violation: Violation) -> Cost | 
         after = "no L1 invalidate goes with it"
     else:
         after = "its L1 invalidate included, " + ("with" if loads else "without") + " loads that can hit L1"
-    return _cost(analysis, trip + times, operation, loads, f"{after}; stores in flight come on top")
+    return stated_cost(analysis, trip + times, operation, loads, f"{after}; stores in flight come on top")
 
 
-def _flush_with(analysis: FunctionAnalysis, index: int) -> Scope | None:
+def flush_with(analysis: FunctionAnalysis, index: int) -> Scope | None:
     """The scope of the memory barrier that one fence consists of together with the invalidate ``index``."""
     start = analysis.function.block_of(index).start
     for position in range(index, start - 1, -1):
@@ -98,7 +98,7 @@ def _flush_with(analysis: FunctionAnalysis, index: int) -> Scope | None:
     return None
 
 
-def _invalidates_with(analysis: FunctionAnalysis, index: int) -> bool:
+def invalidates_with(analysis: FunctionAnalysis, index: int) -> bool:
     """Whether an L1 invalidate belongs to the memory barrier ``index``: in SASS it stands behind it."""
     end = analysis.function.block_of(index).end if analysis.function.language is Language.SASS else index + 1
     for position in range(index, end):
@@ -110,9 +110,10 @@ def _invalidates_with(analysis: FunctionAnalysis, index: int) -> bool:
     return False
 
 
-def _cost(
+def stated_cost(
     analysis: FunctionAnalysis, frequency: str, operation: Operation, loads: int, circumstances: str
 ) -> Cost:
+    """The cost of a measured operation with ``loads`` that can hit L1, in words that name the measurement."""
     architecture = analysis.function.architecture
     elsewhere = "" if architecture.number == 90 else f"; not measured on {architecture.name}"
     summary = (

@@ -26,6 +26,7 @@ __all__ = ["AuditOptions", "AuditRun", "InternalError", "audit", "is_undecided",
 _IMAGES_PER_WORKER = 4
 _AHEAD_BYTES = 1 << 26
 _LISTINGS_WITHOUT_FINDINGS = 1 << 25
+_CODE_WITHOUT_FINDINGS = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def audit(
     ``architecture`` leave no function of images that have some.
     """
     results: list[ImageResult] = []
-    listings, originals = _Listings(), _Originals()
+    listings, code, originals = _Listings(), _Code(), _Originals()
     timings: list[Timings] = []
     offered = matched = False
     for answer in _results(images, options):
@@ -58,8 +59,9 @@ def audit(
         offered = offered or result.report is None or result.report.error is None
         listings.add(result)
         timings.append(result.timings)
+        code.add(result)
         if result.report or result.skipped or result.internal_errors:
-            results.append(replace(result, listings={}))
+            results.append(replace(result, listings={}, code={}))
         if result.report is not None:
             progress(result.report.path)
     if offered and not matched and (options.kernel is not None or options.architecture is not None):
@@ -71,6 +73,7 @@ def audit(
         functions=tuple(function for result in results for function in result.functions),
         findings=tuple(sorted(findings, key=report_order)),
         listings=listings.texts,
+        code=code.packed,
         skipped=tuple(result.skipped for result in results if result.skipped is not None),
         timings=summed([*timings, STOPWATCH.taken()]) if options.timings else {},
     )
@@ -133,6 +136,28 @@ class _Listings:
                 return
             self._room -= size
         self.texts.update(result.listings)
+
+
+class _Code:
+    """The packed code of functions: of all with findings, of others as long as there is room."""
+
+    def __init__(self) -> None:
+        self.packed: dict[tuple[str, str], bytes] = {}
+        self._room = _CODE_WITHOUT_FINDINGS
+
+    def add(self, result: ImageResult) -> None:
+        if not result.code:
+            return
+        found = {finding.function for finding in result.findings}
+        for function in result.functions:
+            packed = result.code.get(function.name)
+            if packed is None:
+                continue
+            if function.name not in found:
+                if len(packed) > self._room:
+                    continue
+                self._room -= len(packed)
+            self.packed[function.input, function.name] = packed
 
 
 def _results(images: Iterable[Found], options: AuditOptions) -> Iterator[ImageResult]:

@@ -7,9 +7,10 @@ and a cubin that were both given are judged in full, each on its own, and their 
 
 import contextlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from ptxaudit.analysis.join import Join
 from ptxaudit.engine.counterpart import (
     Counterpart,
     NoAssembler,
@@ -63,6 +64,9 @@ class _ImageAudit:
     listings: dict[str, str] = field(default_factory=dict)
     faults: list[InternalError] = field(default_factory=list)
     left_out: set[str] = field(default_factory=set)
+    code: dict[str, bytes] = field(default_factory=dict)
+    split: dict[str, list[str]] = field(default_factory=dict)
+    debug_lines: DebugLines | None = None
     no_assembler: str | None = None
 
 
@@ -233,7 +237,7 @@ def _join(audited: _ImageAudit, other: Evidence, options: AuditOptions, asked: _
             continue
         rules = tuple(rule for rule in options.rules if asked(rule, first))
         second = _audit_function(function, other.module, audited.image, options, rules)
-        _add(audited, join_audits(first, second, other, options.rules), first, second)
+        _add(audited, join_audits(first, second, other, options.rules), first, second, options)
     audited.listings[other.module.name] = other.module.text
 
 
@@ -252,7 +256,7 @@ def _join_pair(ptx: _ImageAudit, sass: _ImageAudit, options: AuditOptions) -> No
     evidence = Evidence(sass.module, lines, "given", again)
     for first, second in pairs:
         joined = join_audits(first, second, evidence, options.rules)
-        if _add(ptx, joined, first, second):
+        if _add(ptx, joined, first, second, options):
             sass.left_out.add(first.function.name)
 
 
@@ -261,22 +265,47 @@ def _add(
     joined: JoinedFunction | InternalError,
     first: FunctionAudit,
     second: FunctionAudit,
+    options: AuditOptions,
 ) -> bool:
     audited.faults.extend(second.internal_errors)
     if isinstance(joined, InternalError):
         audited.faults.append(joined)
         return False
     audited.joined[first.function.name] = joined
+    _keep_code(audited, first, options, second, joined.join, joined.sources)
     return True
+
+
+def _keep_code(
+    audited: _ImageAudit,
+    first: FunctionAudit,
+    options: AuditOptions,
+    second: FunctionAudit | None = None,
+    join: Join | None = None,
+    sources: Mapping[int, tuple[str, int]] | None = None,
+) -> None:
+    """Pack a function's code for the report, if one is asked for that shows it."""
+    if options.pack is None or first.analysis is None:
+        return
+    # Only a page shows code.
+    from ptxaudit.engine.code import function_code
+
+    try:
+        other = None if second is None else second.analysis
+        code = function_code(first.analysis, other, join, sources or {}, audited.split)
+        if code is not None:
+            audited.code[first.function.name] = options.pack(code)
+    except Exception as error:
+        message = f"{first.input}: {first.function.name}: its code for the page: {describe(error)}"
+        audited.faults.append(InternalError(message, traceback.format_exc()))
 
 
 def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
     functions: list[FunctionReport] = []
     findings: list[Finding] = []
     image = audited.image
-    faults = [*audited.faults]
     for audit in audited.audits:
-        faults.extend(audit.internal_errors)
+        audited.faults.extend(audit.internal_errors)
         name = audit.function.name
         if name in audited.left_out:
             continue
@@ -287,7 +316,8 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
             continue
         alone = report_alone(audit)
         functions.append(counted(alone, audit) if options.count else alone)
-        twins = _alone_twins(audit, image)
+        twins = _alone_twins(audit, audited, options)
+        _keep_code(audited, audit, options, sources=twins.sources)
         findings.extend(twins.decorated(one) for one in audit.findings)
     if image.source is not None:
         findings = [source_first(one, image.source) for one in findings]
@@ -298,21 +328,27 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
         functions=tuple(functions),
         findings=tuple(findings),
         listings=listings,
+        code=audited.code,
         matched=bool(audited.audits),
-        internal_errors=tuple(dict.fromkeys(faults)),
+        internal_errors=tuple(dict.fromkeys(audited.faults)),
         no_assembler=audited.no_assembler,
     )
 
 
-def _alone_twins(audit: FunctionAudit, image: KernelImage) -> Twins:
+def _alone_twins(audit: FunctionAudit, audited: _ImageAudit, options: AuditOptions) -> Twins:
     """The lines of the source of a function of which one language is at hand."""
     if audit.function.language is Language.PTX:
         return Twins(audit.function, None, None)
-    lines = DebugLines({}, {}, None)
-    if audit.findings:
-        with contextlib.suppress(InputError):
-            lines = read_debug_lines(image.content, image.name)
+    if audited.debug_lines is None and (audit.findings or options.pack is not None):
+        audited.debug_lines = _debug_lines(audited.image)
+    lines = audited.debug_lines or DebugLines({}, {}, None)
     return Twins(None, audit.function, None, lines_of(audit.function, lines).source)
+
+
+def _debug_lines(image: KernelImage) -> DebugLines:
+    with contextlib.suppress(InputError):
+        return read_debug_lines(image.content, image.name)
+    return DebugLines({}, {}, None)
 
 
 def _is_wanted(image: KernelImage, options: AuditOptions) -> bool:

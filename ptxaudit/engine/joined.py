@@ -1,6 +1,7 @@
 """A function in PTX and in SASS: joined, and reported as one."""
 
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -37,10 +38,13 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class JoinedFunction:
-    """One function's report and findings from both languages."""
+    """One function's report and findings from both languages; ``sources`` are the lines of the source by
+    SASS instruction."""
 
     report: FunctionReport
     findings: tuple[Finding, ...]
+    join: Join
+    sources: Mapping[int, tuple[str, int]]
 
 
 @STOPWATCH.stage(Stage.JOINING)
@@ -64,7 +68,7 @@ def join_audits(
         message = f"{first.input}: {first.function.name}: joining PTX and SASS: {describe(error)}"
         return InternalError(message, traceback.format_exc())
     findings = tuple(replace(finding, input=first.input) for finding in merged.findings)
-    return JoinedFunction(report, findings)
+    return JoinedFunction(report, findings, join, lines.source)
 
 
 def _join(ptx: FunctionAnalysis, sass: FunctionAnalysis, again: Reassembled | None, lines: SassLines) -> Join:

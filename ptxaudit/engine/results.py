@@ -1,7 +1,7 @@
 """What an audit is asked, and what one image gives."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ptxaudit.arch import Architecture
@@ -9,6 +9,7 @@ from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.selection import Selection
+from ptxaudit.rules.code import FunctionCode
 from ptxaudit.rules.model import Finding, FunctionReport, InputReport, SkippedInput
 from ptxaudit.stopwatch import Timings
 
@@ -26,6 +27,8 @@ class AuditOptions:
     texts with a comment for ptxaudit are kept anyway.
     ``assemble`` has PTX assembled, so that its SASS is audited too. ``timings`` notes in each input's report
     where its time went.
+    ``pack`` makes of each function's code what a report keeps of it; it runs where the function is audited,
+    which may be another process. Without it no code is kept.
     """
 
     rules: tuple[Rule, ...]
@@ -38,6 +41,7 @@ class AuditOptions:
     listings: bool = True
     assemble: bool = False
     timings: bool = False
+    pack: Callable[[FunctionCode], bytes] | None = None
 
     @property
     def selection(self) -> Selection:
@@ -49,15 +53,16 @@ class AuditOptions:
 class ImageResult:
     """What one image gave; crosses process borders. ``report`` is ``None`` when it was not asked for.
 
-    ``listings`` are the texts that its places are in, by name. ``no_assembler`` says that its PTX was not
-    assembled for want of an assembler. ``timings`` are processor seconds by stage, those of images that were
-    audited together in the first of their results.
+    ``listings`` are the texts that its places are in, by name, ``code`` is the packed code of its functions,
+    by name. ``no_assembler`` says that its PTX was not assembled for want of an assembler. ``timings`` are
+    processor seconds by stage, those of images that were audited together in the first of their results.
     """
 
     report: InputReport | None
     functions: tuple[FunctionReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     listings: Mapping[str, str] = field(default_factory=dict)
+    code: Mapping[str, bytes] = field(default_factory=dict)
     matched: bool = False
     internal_errors: tuple[InternalError, ...] = ()
     skipped: SkippedInput | None = None

@@ -154,6 +154,12 @@ def source_text(file: str, line: int) -> str:
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
+def source_window(file: str, first: int, last: int) -> dict[int, str]:
+    """The lines ``first`` to ``last`` (inclusive) of a source, by number; those that can be read."""
+    lines = _source_lines(file)
+    return {number: lines[number - 1] for number in range(max(1, first), min(last, len(lines)) + 1)}
+
+
 @lru_cache(maxsize=32)
 def _source_lines(file: str) -> tuple[str, ...]:
     path = Path(file)

@@ -276,7 +276,8 @@ class AuditReport:
     """Everything an audit found: what every output format is made from.
 
     ``skipped`` are members of containers for which no verdict is given. ``listings`` maps an input path to
-    the text (PTX, or SASS listing) that excerpts are shown from.
+    the text (PTX, or SASS listing) that excerpts are shown from; ``code`` maps a function's input and name to
+    its code as a page keeps it.
     ``notices`` are lines on the audit as a whole, such as suppressions that met no finding. ``timings`` are
     the processor seconds of all of it by stage, where the audit was asked for them.
     """
@@ -289,3 +290,4 @@ class AuditReport:
     notices: tuple[str, ...] = ()
     skipped: tuple[SkippedInput, ...] = ()
     timings: Timings = field(default_factory=dict, compare=False)
+    code: Mapping[tuple[str, str], bytes] = field(default_factory=dict)

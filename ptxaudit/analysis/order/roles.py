@@ -15,11 +15,15 @@ from ptxaudit.ir import events as ev
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Warps of a CTA that act alike, and what they do, by kind of event with the number of places."""
+    """Warps of a CTA that act alike, and what they do, by kind of event with the number of places.
+
+    ``instructions`` are those of the slice that they executed, by index.
+    """
 
     cta: int
     warps: tuple[int, ...]
     activities: tuple[tuple[str, int], ...]
+    instructions: frozenset[int] = frozenset()
 
     @property
     def name(self) -> str:
@@ -46,11 +50,11 @@ def roles_of(report: OrderReport) -> tuple[Role, ...]:
     for (cta, warp), places in sorted(executed.items()):
         together[cta, frozenset(places)].append(warp)
     roles = []
-    for (cta, _), warps in together.items():
+    for (cta, instructions), warps in together.items():
         counts: dict[str, int] = defaultdict(int)
         for activity in executed[cta, warps[0]].values():
             counts[activity] += 1
-        roles.append(Role(cta, tuple(warps), tuple(sorted(counts.items()))))
+        roles.append(Role(cta, tuple(warps), tuple(sorted(counts.items())), instructions))
     return tuple(sorted(roles, key=lambda role: (role.cta, role.warps)))
 
 

@@ -1,0 +1,205 @@
+"""The code of a function for a page: from its analyses to a record that holds no IR."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.join import Join, synchronisation
+from ptxaudit.analysis.pollloops import poll_loops
+from ptxaudit.cost.places import synchronisation_costs
+from ptxaudit.engine.findings import block_label
+from ptxaudit.engine.twins import CONFIDENCE, source_window
+from ptxaudit.ir.cfg import ControlFlowGraph
+from ptxaudit.ir.function import Language
+from ptxaudit.rules.code import (
+    CodeBlock,
+    CodeLoop,
+    CodePairs,
+    CodeRole,
+    CodeSource,
+    CodeText,
+    FunctionCode,
+)
+from ptxaudit.source import SourceLine
+
+if TYPE_CHECKING:
+    from ptxaudit.analysis.order.roles import Role
+
+_SOURCE_REACH = 3
+_DECLARATION = re.compile(r"\.(?:entry|func)\b")
+_OFFSET = re.compile(r"^0x[0-9a-f]+\s+")
+
+
+@dataclass(slots=True)
+class _Sources:
+    """The lines of the sources that instructions come from, each once."""
+
+    lines: list[CodeSource] = field(default_factory=list)
+    _places: dict[SourceLine, int] = field(default_factory=dict)
+
+    def place(self, line: SourceLine) -> int:
+        """Where a line is among the sources, with the lines that it was inlined at."""
+        if line not in self._places:
+            caller = None if line.inlined_at is None else self.place(line.inlined_at)
+            self._places[line] = len(self.lines)
+            self.lines.append(CodeSource(line.file, line.line, caller))
+        return self._places[line]
+
+    def texts(self) -> dict[str, dict[int, str]]:
+        """The lines that can be read, with some around them."""
+        texts: dict[str, dict[int, str]] = {}
+        for one in self.lines:
+            window = source_window(one.file, one.line - _SOURCE_REACH, one.line + _SOURCE_REACH)
+            if window:
+                texts.setdefault(one.file, {}).update(window)
+        return {file: dict(sorted(lines.items())) for file, lines in texts.items()}
+
+
+def function_code(
+    first: FunctionAnalysis,
+    second: FunctionAnalysis | None,
+    join: Join | None,
+    sass_sources: Mapping[int, tuple[str, int]],
+    split: dict[str, list[str]],
+) -> FunctionCode | None:
+    """The code of a function, with the other language where it was joined; ``None`` for one without code.
+
+    ``sass_sources`` are the lines of the source by SASS instruction, where the cubin tells them; ``split``
+    keeps the lines of the modules' texts, by name, from one function to the next.
+    """
+    if not first.function.instructions:
+        return None
+    sources = _Sources()
+    analyses = [first] if second is None or join is None else [first, second]
+    analyses.sort(key=lambda one: one.function.language is Language.SASS)
+    texts = tuple(_text(one, sources, sass_sources, split) for one in analyses)
+    pairs = None if join is None or len(texts) == 1 else _pairs(join)
+    function = first.function
+    return FunctionCode(
+        name=function.name,
+        demangled=function.demangled,
+        texts=texts,
+        pairs=pairs,
+        roles=tuple(_roles(analyses, join)),
+        sources=tuple(sources.lines),
+        source_texts=sources.texts(),
+    )
+
+
+def _text(
+    analysis: FunctionAnalysis,
+    sources: _Sources,
+    sass_sources: Mapping[int, tuple[str, int]],
+    split: dict[str, list[str]],
+) -> CodeText:
+    function = analysis.function
+    if analysis.module.name not in split:
+        split[analysis.module.name] = analysis.module.text.split("\n")
+    lines = split[analysis.module.name]
+    is_sass = function.language is Language.SASS
+    numbers = [one.location.line or 1 for one in function.instructions]
+    start, end = (min(numbers), max(numbers)) if is_sass else _extent(lines, min(numbers), max(numbers))
+    shown = lines[start - 1 : end]
+    named = {i: SourceLine(*line) for i, line in sass_sources.items()} if is_sass else function.source_lines
+    kinds = ((index, synchronisation(events)) for index, events in enumerate(analysis.events))
+    return CodeText(
+        language=function.language.value,
+        listing=analysis.module.name,
+        first=start,
+        lines=tuple(_OFFSET.sub("", line) for line in shown) if is_sass else tuple(shown),
+        line_of=tuple(number - start for number in numbers),
+        offsets=tuple(one.location.offset or 0 for one in function.instructions) if is_sass else (),
+        sources={index: sources.place(line) for index, line in named.items() if line.line > 0},
+        synchronisation={index: several for index, several in kinds if several},
+        blocks=tuple(
+            CodeBlock(block_label(function, block.id), block.start, block.end, block.successors)
+            for block in function.blocks
+        ),
+        loops=tuple(_loops(analysis)),
+        costs=synchronisation_costs(analysis),
+    )
+
+
+def _extent(lines: Sequence[str], first: int, last: int) -> tuple[int, int]:
+    """The 1-based lines from the declaration of a PTX function to the brace that closes it, told from the
+    lines of its first and last instruction."""
+    start = first
+    while start > 1 and not _DECLARATION.search(lines[start - 1].partition("//")[0]):
+        start -= 1
+    depth = 0
+    for number in range(start, len(lines) + 1):
+        code = lines[number - 1].partition("//")[0]
+        depth += code.count("{") - code.count("}")
+        if number >= last and depth <= 0:
+            return start, number
+    return start, last
+
+
+def _loops(analysis: FunctionAnalysis) -> Iterator[CodeLoop]:
+    found = poll_loops(analysis)
+    working = {loop.header: found.is_innermost(loop) for loop in found.working}
+    for loop in analysis.graph.loops:
+        polls = loop.header not in working
+        hot = working.get(loop.header, False)
+        yield CodeLoop(loop.header, tuple(sorted(loop.blocks)), loop.depth, polls, hot)
+
+
+def _pairs(join: Join) -> CodePairs:
+    telling = frozenset(index for several in join.sass_of.values() for index in several)
+    return CodePairs(join.ptx_of, telling, str(join.method), CONFIDENCE[join.method])
+
+
+def _roles(analyses: Sequence[FunctionAnalysis], join: Join | None) -> Iterator[CodeRole]:
+    """The roles that the executions of the audit show; none where no rule had the function executed."""
+    executed = [one for one in analyses if one.known("order") is not None]
+    if not executed:
+        return
+    # Where no rule asked, the order engine need not even be loaded.
+    from ptxaudit.analysis.order.explore import order_of
+    from ptxaudit.analysis.order.roles import roles_of
+
+    shown = {id(one): roles_of(order_of(one)) for one in executed}
+    own = executed[0]
+    for role in shown[id(own)]:
+        blocks: dict[str, tuple[int, ...]] = {}
+        for one in analyses:
+            same = role.instructions if one is own else _of_warps(role, shown.get(id(one), ()))
+            # The other language may not have been executed, or with other sizes.
+            same = same or _translated(role.instructions, own, join)
+            blocks[one.function.language.value] = _executed_blocks(one.graph, same)
+        yield CodeRole(role.name, role.cta, role.activities, blocks)
+
+
+def _of_warps(role: "Role", shown: "tuple[Role, ...]") -> frozenset[int]:
+    """What the warps of a role execute by the roles of one language."""
+    warps = set(role.warps)
+    same = (one.instructions for one in shown if one.cta == role.cta and not warps.isdisjoint(one.warps))
+    return frozenset().union(*same)
+
+
+def _translated(instructions: frozenset[int], own: FunctionAnalysis, join: Join | None) -> frozenset[int]:
+    """The same instructions in the other language."""
+    if join is None:
+        return frozenset()
+    if own.function.language is Language.PTX:
+        return frozenset(one for index in instructions for one in join.sass_of.get(index, ()))
+    return frozenset(join.ptx_of[index] for index in instructions if index in join.ptx_of)
+
+
+def _executed_blocks(graph: ControlFlowGraph, instructions: frozenset[int]) -> tuple[int, ...]:
+    """The blocks of instructions, and those that a run through them to the end must pass: what dominates
+    and what post-dominates them."""
+    found: set[int] = set()
+    for block in {graph.function.block_of(index).id for index in instructions}:
+        for parents in (graph.immediate_dominators, graph.immediate_post_dominators):
+            found.update(_ancestors(block, parents))
+    return tuple(sorted(one for one in found if one < len(graph.blocks)))
+
+
+def _ancestors(block: int, parents: Mapping[int, int]) -> Iterator[int]:
+    current: int | None = block
+    while current is not None:
+        yield current
+        current = parents.get(current)
