@@ -276,6 +276,7 @@ def _add(
     return True
 
 
+@STOPWATCH.stage(Stage.REPORTS)
 def _keep_code(
     audited: _ImageAudit,
     first: FunctionAudit,
