@@ -49,10 +49,15 @@ class SourceLine:
     @property
     def outermost(self) -> "SourceLine":
         """The line in the kernel itself: that of the outermost call."""
-        place = self
-        while place.inlined_at is not None:
-            place = place.inlined_at
-        return place
+        return self.chain[-1]
+
+    @property
+    def chain(self) -> "tuple[SourceLine, ...]":
+        """The line itself and where it was called from, outwards to the kernel."""
+        places = [self]
+        while places[-1].inlined_at is not None:
+            places.append(places[-1].inlined_at)
+        return tuple(places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_support import KERNEL, TINY, Run, report_of
+from audit_support import KERNEL, TINY, Run, report_of, run_cli
+from join_support import assembled_by
 
 from ptxaudit.engine.baseline import BaselineEntry, entry_of, match, read_baseline, render_baseline
 from ptxaudit.engine.comments import read_comments
@@ -178,6 +179,80 @@ def test_a_suppression_holds_on_its_last_day() -> None:
     (found,), _ = read_comments("k.ptx", "mov; // ptxaudit: ignore[a] until=2026-11-30 x")
     assert not found.suppression.has_expired(datetime.date(2026, 11, 30))
     assert found.suppression.has_expired(datetime.date(2026, 12, 1))
+
+
+SUM = """\
+#ifndef HELPER
+__device__ float neighbour(float* tile) {
+  return tile[threadIdx.x ^ 32];
+}
+#endif
+extern "C" __global__ void sum(float* out) {
+  __shared__ float tile[64];
+  tile[threadIdx.x] = out[threadIdx.x];
+  out[threadIdx.x] = neighbour(tile);
+}
+"""
+RACE = ("--select", "shared-memory-race", "--launch", "launch.toml", "--json", "out.json")
+
+
+def commented_source(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> int:
+    """The exit code of an audit of a source whose block of 64 exchanges values without a barrier."""
+    pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.chdir(folder)
+    Path("sum.cu").write_text(text)
+    Path("launch.toml").write_text("[[launch]]\nblock = [64, 1, 1]\n")
+    return run_cli(monkeypatch, "audit", "sum.cu", *RACE)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["  return tile[threadIdx.x ^ 32];", "  out[threadIdx.x] = neighbour(tile);"],
+    ids=["where it is written", "where it is called"],
+)
+def test_a_comment_in_the_source_suppresses(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str
+) -> None:
+    assert commented_source(monkeypatch, tmp_path, SUM) == 1
+    assert reasons() == [None]
+    comment = "// ptxaudit: ignore[shared-memory-race] both are the same"
+    assert commented_source(monkeypatch, tmp_path, SUM.replace(line, f"{line} {comment}")) == 0
+    assert reasons() == ["both are the same"]
+    assert commented_source(monkeypatch, tmp_path, SUM.replace(line, f"  {comment}\n{line}")) == 0
+    assert report().get("notices", []) == []
+
+
+def test_a_comment_in_the_source_that_meets_nothing_is_reported_where_code_was_made_of_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    comment = "// ptxaudit: ignore[divergent-barrier] not here"
+    text = SUM.replace("neighbour(tile);", f"neighbour(tile); {comment}")
+    commented_source(monkeypatch, tmp_path, text + f"__device__ int unused() {{\n  return 1; {comment}\n}}\n")
+    assert report()["notices"] == ["sum.cu:9: ignore of divergent-barrier meets no finding"]
+
+
+def test_the_source_that_a_cubin_names_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    compiler = pytest.importorskip("ptxaudit.frontends.nvrtc")
+    pytest.importorskip("cuda.bindings.nvrtc")
+    comment = "// ptxaudit: ignore[shared-memory-race] both are the same"
+    commented_source(monkeypatch, tmp_path, SUM)
+    path = tmp_path / "sum.cu"
+    path.write_text(SUM.replace("^ 32];", f"^ 32]; {comment}"))
+    ptx = compiler.compile_source(path.read_bytes(), path, "sum.cu", compiler.CompileOptions())
+    (tmp_path / "sum.cubin").write_bytes(assembled_by(tmp_path, ptx, "-lineinfo"))
+    assert run_cli(monkeypatch, "audit", "sum.cubin", *RACE) == 0
+    assert reasons() == ["both are the same"]
+
+
+def test_a_comment_of_inline_assembly_is_not_one_of_the_source() -> None:
+    text = 'asm("bar.sync 0; // ptxaudit: ignore[a] x"); // ptxaudit: ignore[b] y\nint c = \'"\';\n'
+    found, _ = read_comments("k.cu", text)
+    assert [one.suppression.rule for one in found] == ["b"]
+
+
+def test_python_comments_begin_as_they_do() -> None:
+    found, _ = read_comments("k.py", "a = b // c\n# ptxaudit: ignore[a] x\nload()\n")
+    assert [(one.line, one.suppression.rule) for one in found] == [(3, "a")]
 
 
 # Baseline

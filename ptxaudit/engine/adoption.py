@@ -1,14 +1,16 @@
 """What a project has decided about findings: severities, suppressions, the baseline. Applied to a report."""
 
 import datetime
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ptxaudit.engine.baseline import BaselineEntry, match
-from ptxaudit.engine.comments import CommentedSuppression, read_comments
+from ptxaudit.engine.comments import read_comments
 from ptxaudit.engine.findings import report_order
 from ptxaudit.engine.settings import KernelSettings, Settings, Suppression
-from ptxaudit.rules.model import AuditReport, Finding, FunctionReport, Verdict
+from ptxaudit.engine.sources import identity, source_places
+from ptxaudit.rules.model import AuditReport, CodePlace, Finding, FunctionReport, Verdict
 from ptxaudit.source import LocationKind
 
 IN_BASELINE = "in the baseline"
@@ -37,7 +39,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
         for finding in report.findings
         if not _is_ignored(finding.rule, names[finding.input, finding.function], settings.kernels)
     ]
-    commented, notices = _commented(report)
+    commented, unmet, notices = _commented(report)
     used: set[Suppression] = set()
     findings = [
         _suppressed(finding, names[finding.input, finding.function], decisions, commented, used)
@@ -52,8 +54,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
             for position, finding in enumerate(findings)
         ]
         notices += [f"{len(matched.gone)} baseline entries are gone"] if matched.gone else []
-    every = (*settings.suppressions, *(one.suppression for one in _every(commented)))
-    notices += _unused(every, used, decisions.today)
+    notices += _unused((*settings.suppressions, *unmet), used, decisions.today)
     return replace(
         report,
         functions=functions,
@@ -84,24 +85,40 @@ def _weighed(finding: Finding, settings: Settings, names: tuple[str, ...]) -> Fi
     return finding
 
 
-_Comments = Mapping[str, list[CommentedSuppression]]
+_Comments = Mapping[tuple[str, int], list[Suppression]]
 
 
-def _commented(report: AuditReport) -> tuple[_Comments, list[str]]:
-    """The suppressions in comments, by input, and the lines on those that are wrong."""
-    found: dict[str, list[CommentedSuppression]] = {}
+def _commented(report: AuditReport) -> tuple[_Comments, list[Suppression], list[str]]:
+    """The suppressions in comments by file and line, those of them that should meet a finding, and what is
+    wrong with others."""
+    found: dict[tuple[str, int], list[Suppression]] = defaultdict(list)
+    due: list[Suppression] = []
     faults: list[str] = []
     for one in report.inputs:
         text = report.listings.get(one.path)
         if text is not None and one.kind == LocationKind.PTX.value:
-            found[one.path], wrong = read_comments(one.path, text)
+            comments, wrong = read_comments(one.path, text)
             faults += wrong
-    return found, faults
+            for comment in comments:
+                found[one.path, comment.line].append(comment.suppression)
+                due.append(comment.suppression)
+    for way, source in report.sources.items():
+        comments, wrong = read_comments(source.file, source.text)
+        faults += wrong
+        for comment in comments:
+            found[way, comment.line].append(comment.suppression)
+            # Of what was not compiled here (a template, another architecture) nothing can be said.
+            due += [comment.suppression] if comment.line in source.compiled else []
+    return found, due, faults
 
 
-def _every(commented: _Comments) -> Iterator[CommentedSuppression]:
-    for several in commented.values():
-        yield from several
+def _lines(place: CodePlace) -> Iterator[tuple[str, int]]:
+    """Every line of PTX and of sources that a comment about this place can be for."""
+    for one in (place, *place.twins):
+        if one.location.kind is LocationKind.PTX and one.location.line is not None:
+            yield one.location.file, one.location.line
+    for location in source_places(place):
+        yield identity(location.file), location.line or 0
 
 
 def _suppressed(
@@ -111,14 +128,15 @@ def _suppressed(
     commented: _Comments,
     used: set[Suppression],
 ) -> Finding:
-    """The finding, marked when a suppression that holds is about it; ``used`` gathers those that are."""
-    place = finding.primary.location
-    beside = [one.suppression for one in commented.get(place.file, ()) if one.line == place.line]
-    for suppression in (*decisions.settings.suppressions, *beside):
-        if suppression.covers(finding.rule, names) and not suppression.has_expired(decisions.today):
-            used.add(suppression)
-            return replace(finding, suppressed=suppression.reason)
-    return finding
+    """The finding, marked when suppressions that hold are about it; ``used`` gathers those that are."""
+    beside = [one for line in _lines(finding.primary) for one in commented.get(line, ())]
+    about = [
+        one
+        for one in (*decisions.settings.suppressions, *beside)
+        if one.covers(finding.rule, names) and not one.has_expired(decisions.today)
+    ]
+    used.update(about)
+    return replace(finding, suppressed=about[0].reason) if about else finding
 
 
 def _unused(

@@ -7,7 +7,7 @@ they come and dropped when they are done, so that a wheel is audited in the memo
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ptxaudit import __version__
@@ -16,9 +16,18 @@ from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.image import BrokenImage, Found, KernelImage, PassedOver
 from ptxaudit.engine.image_audit import audit_images
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
+from ptxaudit.engine.sources import merged_sources
 from ptxaudit.engine.units import Task, tasks_of
 from ptxaudit.errors import UsageError
-from ptxaudit.rules.model import AuditReport, Finding, InputReport, Severity, SkippedInput, Verdict
+from ptxaudit.rules.model import (
+    AuditReport,
+    CommentedSource,
+    Finding,
+    InputReport,
+    Severity,
+    SkippedInput,
+    Verdict,
+)
 from ptxaudit.stopwatch import STOPWATCH, Stage, Timings, summed
 
 __all__ = ["AuditOptions", "AuditRun", "InternalError", "audit", "is_undecided", "reaches"]
@@ -52,6 +61,7 @@ def audit(
     results: list[ImageResult] = []
     listings, code, originals = _Listings(), _Code(), _Originals()
     timings: list[Timings] = []
+    sources: Mapping[str, CommentedSource] = {}
     offered = matched = False
     for answer in _results(images, options):
         result = originals.resolved(answer)
@@ -60,8 +70,9 @@ def audit(
         listings.add(result)
         timings.append(result.timings)
         code.add(result)
+        sources = merged_sources(sources, result.sources)
         if result.report or result.skipped or result.internal_errors:
-            results.append(replace(result, listings={}, code={}))
+            results.append(replace(result, listings={}, code={}, sources={}))
         if result.report is not None:
             progress(result.report.path)
     if offered and not matched and (options.kernel is not None or options.architecture is not None):
@@ -76,6 +87,7 @@ def audit(
         code=code.packed,
         skipped=tuple(result.skipped for result in results if result.skipped is not None),
         timings=summed([*timings, STOPWATCH.taken()]) if options.timings else {},
+        sources=sources,
     )
     remarks = dict.fromkeys(result.no_assembler for result in results if result.no_assembler is not None)
     return AuditRun(

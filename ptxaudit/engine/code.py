@@ -10,7 +10,8 @@ from ptxaudit.analysis.join import Join, synchronisation
 from ptxaudit.analysis.pollloops import poll_loops
 from ptxaudit.cost.places import synchronisation_costs
 from ptxaudit.engine.findings import block_label
-from ptxaudit.engine.twins import CONFIDENCE, source_window
+from ptxaudit.engine.sources import source_window
+from ptxaudit.engine.twins import CONFIDENCE
 from ptxaudit.ir.cfg import ControlFlowGraph
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.code import (

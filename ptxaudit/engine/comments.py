@@ -1,7 +1,7 @@
-"""Suppressions in comments that reach the PTX, as those in inline assembly do.
+"""Suppressions in comments of the source, or in such that reach the PTX, as those in inline assembly do.
 
-``// ptxaudit: ignore[RULE, RULE] REASON`` stands on the line of the finding or alone above it, and may give
-its last day as ``until=2027-01-31`` before the reason.
+``// ptxaudit: ignore[RULE, RULE] REASON`` (in Python ``# ...``) stands on the line of the finding or alone
+above it, and may give its last day as ``until=2027-01-31`` before the reason.
 """
 
 import datetime
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 from ptxaudit.engine.settings import Suppression
 
-_COMMENT = re.compile(
-    r"//\s*ptxaudit:\s*(?P<verb>\w*)\s*(?:\[(?P<rules>[^\]]*)\])?\s*(?:until=(?P<until>\S+))?(?P<reason>.*)"
-)
+_SAID = r"\s*ptxaudit:\s*(?P<verb>\w*)\s*(?:\[(?P<rules>[^\]]*)\])?\s*(?:until=(?P<until>\S+))?(?P<reason>.*)"
+_SLASHES, _HASH = "//", "#"
+_COMMENTS = {mark: re.compile(mark + _SAID) for mark in (_SLASHES, _HASH)}
+_QUOTED = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)'""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +26,17 @@ class CommentedSuppression:
 
 
 def read_comments(name: str, text: str) -> tuple[list[CommentedSuppression], list[str]]:
-    """The suppressions in a PTX text, and a line on each comment that is meant as one but is wrong."""
+    """The suppressions in a PTX text or a source, and a line on each comment that is meant as one but is
+    wrong. A comment inside of a string, as those of inline assembly are, is for the PTX to say."""
     found: list[CommentedSuppression] = []
     faults: list[str] = []
     if "ptxaudit:" not in text:
         return found, faults
     waiting: list[Suppression] = []
+    mark = _HASH if name.endswith(".py") else _SLASHES
     for number, line in enumerate(text.splitlines(), 1):
-        code, _, _ = line.partition("//")
-        match = _COMMENT.search(line)
+        code, comment = _parted(line, mark)
+        match = _COMMENTS[mark].match(comment)
         here: list[Suppression] = []
         if match is not None:
             try:
@@ -46,6 +49,14 @@ def read_comments(name: str, text: str) -> tuple[list[CommentedSuppression], lis
         else:
             waiting += here
     return found, faults
+
+
+def _parted(line: str, mark: str) -> tuple[str, str]:
+    """The code of a line, and its comment from the mark on."""
+    # Strings keep their length but lose what could be taken for a mark.
+    bare = _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), line) if '"' in line or "'" in line else line
+    code, found, _ = bare.partition(mark)
+    return code, line[len(code) :] if found else ""
 
 
 def _suppressions(match: re.Match[str], origin: str) -> Iterator[Suppression]:

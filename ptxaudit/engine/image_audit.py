@@ -35,6 +35,7 @@ from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
 from ptxaudit.engine.launches import completed, launch_of
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
+from ptxaudit.engine.sources import commented_sources
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture
@@ -333,6 +334,7 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
         matched=bool(audited.audits),
         internal_errors=tuple(dict.fromkeys(audited.faults)),
         no_assembler=audited.no_assembler,
+        sources=commented_sources((one.function for one in audited.audits), findings),
     )
 
 

@@ -10,7 +10,7 @@ from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.selection import Selection
 from ptxaudit.rules.code import FunctionCode
-from ptxaudit.rules.model import Finding, FunctionReport, InputReport, SkippedInput
+from ptxaudit.rules.model import CommentedSource, Finding, FunctionReport, InputReport, SkippedInput
 from ptxaudit.stopwatch import Timings
 
 COMMENT_WORD = "ptxaudit:"
@@ -54,8 +54,9 @@ class ImageResult:
     """What one image gave; crosses process borders. ``report`` is ``None`` when it was not asked for.
 
     ``listings`` are the texts that its places are in, by name, ``code`` is the packed code of its functions,
-    by name. ``no_assembler`` says that its PTX was not assembled for want of an assembler. ``timings`` are
-    processor seconds by stage, those of images that were audited together in the first of their results.
+    by name, ``sources`` are the texts with comments for ptxaudit.
+    ``no_assembler`` says that its PTX was not assembled for want of an assembler. ``timings`` are processor
+    seconds by stage, those of images that were audited together in the first of their results.
     """
 
     report: InputReport | None
@@ -68,3 +69,4 @@ class ImageResult:
     skipped: SkippedInput | None = None
     no_assembler: str | None = None
     timings: Timings = field(default_factory=dict, compare=False)
+    sources: Mapping[str, CommentedSource] = field(default_factory=dict)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 
 from ptxaudit.analysis.join import Join, JoinMethod
+from ptxaudit.engine.sources import identity, source_text
 from ptxaudit.ir.function import Function
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import CodePlace, Confidence, Finding
@@ -19,8 +19,6 @@ CONFIDENCE: Mapping[JoinMethod, Confidence] = {
     JoinMethod.EVENT_ORDER: Confidence.LOW,
 }
 _SHOWN_TWINS = 4
-_SOURCE_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".mlir", ".py"})
-_LARGEST_SOURCE = 1 << 24
 
 
 class Twins:
@@ -128,7 +126,7 @@ def _source_first(place: CodePlace, name: str) -> CodePlace:
     own = replace(place, role="related", twins=(), note=source.note)
     others = tuple(one for one in place.twins if one is not source)
     location = source.location
-    if Path(location.file).resolve() == Path(name).resolve():
+    if identity(location.file) == identity(name):
         location = replace(location, file=name)
     return replace(source, location=location, role=place.role, note=place.note, twins=(own, *others))
 
@@ -142,30 +140,8 @@ def source_place(line: SourceLine) -> CodePlace:
     own = line.outermost
     note = None if own is line else f"inlined there from {line.file}:{line.line}"
     location = Location(LocationKind.SOURCE, own.file, own.line, own.column or None)
-    return CodePlace("related", location, source_text(own.file, own.line), note)
-
-
-def source_text(file: str, line: int) -> str:
-    """A line of a source file, empty where that is not there to be read.
-
-    The name comes from the code that is audited: only what is named like a source is opened.
-    """
-    lines = _source_lines(file)
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
-
-
-def source_window(file: str, first: int, last: int) -> dict[int, str]:
-    """The lines ``first`` to ``last`` (inclusive) of a source, by number; those that can be read."""
-    lines = _source_lines(file)
-    return {number: lines[number - 1] for number in range(max(1, first), min(last, len(lines)) + 1)}
-
-
-@lru_cache(maxsize=32)
-def _source_lines(file: str) -> tuple[str, ...]:
-    path = Path(file)
-    try:
-        if path.suffix not in _SOURCE_SUFFIXES or not path.is_file() or path.stat().st_size > _LARGEST_SOURCE:
-            return ()
-        return tuple(path.read_text("utf-8", "replace").splitlines())
-    except (OSError, ValueError):
-        return ()
+    inlined = tuple(
+        Location(LocationKind.SOURCE, one.file, one.line, one.column or None)
+        for one in reversed(line.chain[:-1])
+    )
+    return CodePlace("related", location, source_text(own.file, own.line), note, inlined=inlined)

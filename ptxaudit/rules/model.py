@@ -152,7 +152,8 @@ class Outcome:
 class CodePlace:
     """A location in a finding with the code that stands there.
 
-    ``twins`` are the same instruction elsewhere: in the other language, in the source.
+    ``twins`` are the same instruction elsewhere: in the other language, in the source. ``inlined`` are the
+    lines of the source that were inlined at a place in the source, inwards from it.
     """
 
     role: str
@@ -160,6 +161,7 @@ class CodePlace:
     text: str
     note: str | None = None
     twins: "tuple[CodePlace, ...]" = ()
+    inlined: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +274,22 @@ class SkippedInput:
 
 
 @dataclass(frozen=True, slots=True)
+class CommentedSource:
+    """A source in which something is said to ptxaudit: how a compiler named it, its text, and the (1-based)
+    lines that audited code was compiled from."""
+
+    file: str
+    text: str
+    compiled: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReport:
     """Everything an audit found: what every output format is made from.
 
     ``skipped`` are members of containers for which no verdict is given. ``listings`` maps an input path to
     the text (PTX, or SASS listing) that excerpts are shown from; ``code`` maps a function's input and name to
-    its code as a page keeps it.
+    its code as a page keeps it. ``sources`` are those with comments for ptxaudit, by the way to them.
     ``notices`` are lines on the audit as a whole, such as suppressions that met no finding. ``timings`` are
     the processor seconds of all of it by stage, where the audit was asked for them.
     """
@@ -291,3 +303,4 @@ class AuditReport:
     skipped: tuple[SkippedInput, ...] = ()
     timings: Timings = field(default_factory=dict, compare=False)
     code: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
+    sources: Mapping[str, CommentedSource] = field(default_factory=dict)
