@@ -12,7 +12,6 @@ from audit_support import run_cli
 from html_sample import CUBIN, pattern, sample_report
 from sarif_pydantic import Sarif
 
-from ptxaudit.engine import twins
 from ptxaudit.report import sarif
 from ptxaudit.rules.model import AuditReport, CodePlace
 from ptxaudit.rules.pattern import Pattern, load_patterns
@@ -157,7 +156,6 @@ def test_a_real_cubin_from_the_command_line(tmp_path: Path, monkeypatch: pytest.
     cubin = folder / "gemm_ring_early_release.cubin"
     # The cubin names its source relative to where it was compiled.
     shutil.copy(folder / "gemm_ring.cu", tmp_path)
-    twins._source_lines.cache_clear()
     assert run_cli(monkeypatch, "audit", str(cubin), "--sarif", "out.sarif") == 1
     document = json.loads(Path("out.sarif").read_text())
     Sarif.model_validate(document)
