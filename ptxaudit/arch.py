@@ -36,6 +36,9 @@ class Architecture:
 
 WARP_SIZE = 32
 REGISTERS_PER_MULTIPROCESSOR = 65536
+# Of every architecture; clusters of more than 8 CTAs have to be asked for.
+MOST_THREADS_PER_CTA = 1024
+MOST_CTAS_PER_CLUSTER = 16
 
 # Architectures whose SASS the event tables were checked against. PTX is the same language everywhere.
 SASS_ARCHITECTURES = frozenset({80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})

@@ -19,6 +19,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from ptxaudit.arch import MOST_CTAS_PER_CLUSTER, MOST_THREADS_PER_CTA
 from ptxaudit.errors import UsageError
 from ptxaudit.ir.launch import Launch
 from ptxaudit.schema import schema_fault
@@ -106,7 +107,7 @@ def _named(path: Path, entry: dict[str, Any]) -> NamedLaunch:
         kernel = re.compile(pattern)
     except re.error as error:
         raise UsageError(f"--launch {path}: found {pattern!r}, expected a regular expression") from error
-    for key, most in (("block", 1024), ("cluster", 16)):
+    for key, most in (("block", MOST_THREADS_PER_CTA), ("cluster", MOST_CTAS_PER_CLUSTER)):
         if prod(entry.get(key, [])) > most:
             raise UsageError(f"--launch {path}: {key}: found {entry[key]}, expected at most {most} in all")
     arguments = {int(position): value for position, value in entry.get("arguments", {}).items()}

@@ -36,7 +36,7 @@ from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program, compile_program, hands_over_to_other_ctas
 from ptxaudit.analysis.order.races import Alias, Race, RaceFinder
 from ptxaudit.analysis.order.samples import Sample
-from ptxaudit.analysis.order.shapes import other_shapes, shape_assumptions
+from ptxaudit.analysis.order.shapes import impossible_shape, other_shapes, shape_assumptions
 from ptxaudit.analysis.order.trace import Execution, Step, Stuck
 from ptxaudit.ir import events as ev
 
@@ -147,6 +147,10 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
         return report
     if effect is CallEffect.MEMORY:
         report.reason = f"the call of {callee} may access shared memory, and calls are not followed"
+    impossible = impossible_shape(analysis)
+    if impossible is not None:
+        report.reason = impossible
+        return report
     program = compile_program(analysis, with_global)
     if not any(block.operations for block in program.blocks):
         return report

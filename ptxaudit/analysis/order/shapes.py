@@ -1,10 +1,12 @@
 """Launch shapes that are tried for a kernel, and what a shape rests on that nothing states."""
 
 from collections.abc import Iterator, Sequence
+from math import prod
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.machine import LaunchShape
 from ptxaudit.analysis.order.program import Program
+from ptxaudit.arch import MOST_CTAS_PER_CLUSTER, MOST_THREADS_PER_CTA
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.ir.launch import Launch
@@ -12,6 +14,20 @@ from ptxaudit.ir.launch import Launch
 _BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
 _FURTHER_BLOCK_SIZES = (256, 384)
 _CLUSTER_SIZES = (2, 1, 3, 4, 8)
+
+
+def impossible_shape(analysis: FunctionAnalysis) -> str | None:
+    """Why no device launches what the code, or what came with it, states; ``None`` where one may."""
+    facts, launch = analysis.function.facts, analysis.launch or Launch()
+    block = facts.required_threads or launch.block or facts.maximum_threads
+    cluster = facts.cluster or launch.cluster
+    for extent, most, what in (
+        (block, MOST_THREADS_PER_CTA, "threads for a CTA"),
+        (cluster, MOST_CTAS_PER_CLUSTER, "CTAs for a cluster"),
+    ):
+        if extent is not None and not 1 <= prod(extent) <= most:
+            return f"{prod(extent)} {what} are stated, and a device takes 1 to {most}"
+    return None
 
 
 def shapes(program: Program) -> Iterator[LaunchShape]:

@@ -1,8 +1,8 @@
-"""The cubin container: sections, function symbols, notes, raw ``.nv.info`` (the only user of pyelftools).
+"""The cubin container: sections, function symbols, notes, raw ``.nv.info``, line tables.
 
-A cubin is a 64-bit little-endian ELF file for machine 190. ``read_header`` looks at the fixed part only,
-without pyelftools, so that a caller can start the disassembler before that library is imported;
-``read_cubin`` reads the rest. Both raise :class:`BinaryFault` for a malformed file.
+A cubin is a 64-bit little-endian ELF file for machine 190. ``read_header`` looks at the fixed part only, so
+that a caller can start the disassembler early; ``read_cubin`` reads the rest. Both raise :class:`BinaryFault`
+for a malformed file. Line tables are read by pyelftools, which nothing else uses.
 """
 
 import struct
@@ -21,25 +21,33 @@ from ptxaudit.frontends.sass.notes import (
     assembler_options,
     target_suffix,
 )
+from ptxaudit.frontends.sass.sections import (
+    HEADER,
+    MOST_OVERLAP,
+    SECTION,
+    WITHOUT_CONTENT,
+    Section,
+    content_of,
+    read_sections,
+    read_symbols,
+    symbol_place,
+)
 
-_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
 _EM_CUDA = 190
-# Types of sections that take no bytes of the file: the general one, uninitialised global data
-# (SHT_CUDA_GLOBAL) and shared memory (SHT_CUDA_SHARED), as cubins compiled for Windows hosts have them.
-WITHOUT_CONTENT = frozenset({0, 8, 0x70000007, 0x7000000A})
 _ABI_WITH_WIDE_ARCHITECTURE = 8
 _ACCELERATED_FLAG = 0x800  # in the narrow flag layout only (ABI version 7 and earlier)
 _CODE = ".text"
 _CONSTANTS = ".nv.constant"
-_SYMBOL_SIZE = 24
-_OTHER_AT = 5
-_STO_CUDA_ENTRY = 0x10
 _PTX_LINES = ".nv_debug_line_sass"
 _PTX_TEXT = ".nv_debug_ptx_txt"
 _SOURCE_LINES = ".debug_line"
 _UNIT_LENGTH_BYTES = 4
 _SET_ADDRESS = 2  # DW_LNE_set_address
+# An instruction of 16 bytes has one or two rows of some bytes each.
+_LINE_BYTES_PER_CODE_BYTE = 2
+_MORE_LINE_BYTES = 1 << 16
+_RELOCATION = struct.Struct("<QQ")
+_RELOCATION_WITH_ADDEND = struct.Struct("<QQq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +81,9 @@ class Cubin:
 
 def read_header(data: bytes, file: str) -> CubinHeader:
     """Check the fixed header and the section table's bounds; raises :class:`BinaryFault`."""
-    if len(data) < _HEADER.size:
-        raise BinaryFault(file, len(data), f"{len(data)} bytes", f"an ELF header of {_HEADER.size} bytes")
-    fields = _HEADER.unpack_from(data)
+    if len(data) < HEADER.size:
+        raise BinaryFault(file, len(data), f"{len(data)} bytes", f"an ELF header of {HEADER.size} bytes")
+    fields = HEADER.unpack_from(data)
     identity, machine, flags = fields[0], fields[2], fields[7]
     table_offset, entry_size, entries = fields[6], fields[11], fields[12]
     if identity[:4] != b"\x7fELF":
@@ -84,14 +92,18 @@ def read_header(data: bytes, file: str) -> CubinHeader:
         raise BinaryFault(file, 4, "another ELF class or byte order", "64-bit little-endian ELF")
     if machine != _EM_CUDA:
         raise BinaryFault(file, 18, f"machine {machine}", f"machine {_EM_CUDA} (NVIDIA CUDA)")
-    if not entries or entry_size != _SECTION.size:
+    if not entries or entry_size != SECTION.size:
         raise BinaryFault(file, 58, f"{entries} section headers of {entry_size} bytes", "a section table")
     _check_bounds(data, file, table_offset, entry_size * entries, "the section table")
+    held = 0
     for number in range(entries):
         position = table_offset + number * entry_size
-        _, kind, _, _, offset, size, *_ = _SECTION.unpack_from(data, position)
+        _, kind, _, _, offset, size, *_ = SECTION.unpack_from(data, position)
         if kind not in WITHOUT_CONTENT:
             _check_bounds(data, file, offset, size, f"section {number}")
+            held += size
+    if held > MOST_OVERLAP * len(data):
+        raise BinaryFault(file, table_offset, f"sections of {held} bytes", f"at most the file's {len(data)}")
     if fields[10]:
         _check_bounds(data, file, fields[5], fields[9] * fields[10], "the program headers")
     if identity[8] >= _ABI_WITH_WIDE_ARCHITECTURE:
@@ -107,12 +119,9 @@ def _check_bounds(data: bytes, file: str, offset: int, size: int, what: str) -> 
 
 def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
     """Read sections, symbols and notes; raises :class:`BinaryFault`."""
-    try:
-        sections = {section.name: section.data() for section in _sections(data)}
-        functions = tuple(_functions(data))
-    except Exception as error:  # the library lets struct, construct, decoding and index errors through
-        found = f"a malformed ELF structure ({type(error).__name__}: {error})"
-        raise BinaryFault(file, None, found, "a well-formed cubin") from error
+    table = read_sections(data, file)
+    sections = {one.name: content_of(data, one) for one in table if one.kind not in WITHOUT_CONTENT}
+    functions = tuple(_functions(data, table, file))
     code = {name: len(content) for name, content in sections.items() if name.startswith(_CODE) and content}
     for symbol in functions:
         limit = code.get(symbol.section, 0)
@@ -133,34 +142,13 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
     )
 
 
-def _elf_file(data: bytes) -> Any:
-    # Importing pyelftools takes longer than reading a cubin with it: the disassembler runs meanwhile.
-    from elftools.elf.elffile import ELFFile  # noqa: PLC0415
-
-    return ELFFile(BytesIO(data))
-
-
-def _sections(data: bytes) -> Iterator[Any]:
-    for section in _elf_file(data).iter_sections():
-        # Types that pyelftools has names for are those of the general ABI.
-        if section["sh_type"] not in ("SHT_NULL", "SHT_NOBITS", *WITHOUT_CONTENT):
-            yield section
-
-
-def _functions(data: bytes) -> Iterator[FunctionSymbol]:
-    elf = _elf_file(data)
-    table = elf.get_section_by_name(".symtab")
-    if table is None:
-        return
-    content = table.data()
-    for index, symbol in enumerate(table.iter_symbols()):
-        place = symbol["st_shndx"]
-        if symbol["st_info"]["type"] != "STT_FUNC" or not isinstance(place, int) or not place:
-            continue
-        # pyelftools splits st_other by the generic ABI, which loses the bit that marks a kernel.
-        is_entry = bool(content[index * _SYMBOL_SIZE + _OTHER_AT] & _STO_CUDA_ENTRY)
-        section = elf.get_section(place).name
-        yield FunctionSymbol(symbol.name, section, symbol["st_value"], symbol["st_size"], is_entry, index)
+def _functions(data: bytes, table: list[Section], file: str) -> Iterator[FunctionSymbol]:
+    for one in read_symbols(data, table, file):
+        if one.section >= len(table):
+            found = f"function {one.name!r} in section {one.section}"
+            raise BinaryFault(file, None, found, f"one of the {len(table)} sections")
+        section = table[one.section].name
+        yield FunctionSymbol(one.name, section, one.value, one.size, one.is_kernel, one.index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +179,9 @@ def read_debug_lines(data: bytes, file: str) -> DebugLines:
     if _PTX_LINES.encode() not in data and _SOURCE_LINES.encode() not in data:
         return DebugLines({}, {}, None)
     try:
-        elf = _elf_file(data)
-        texts = [one.data() for one in elf.iter_sections() if one.name.startswith(_PTX_TEXT)]
-        ptx, source = _line_tables(elf, _PTX_LINES), _line_tables(elf, _SOURCE_LINES)
+        table = read_sections(data, file)
+        texts = [content_of(data, one) for one in table if one.name.startswith(_PTX_TEXT)]
+        ptx, source = _line_tables(data, table, _PTX_LINES), _line_tables(data, table, _SOURCE_LINES)
     except Exception as error:  # the library lets struct, construct, decoding and index errors through
         found = f"malformed line information ({type(error).__name__}: {error})"
         raise BinaryFault(file, None, found, "DWARF line tables") from error
@@ -203,25 +191,30 @@ def read_debug_lines(data: bytes, file: str) -> DebugLines:
     return DebugLines(ptx, source, f"{text}\n")
 
 
-def _line_tables(elf: Any, name: str) -> dict[str, tuple[LineRow, ...]]:
+def _line_tables(data: bytes, table: list[Section], name: str) -> dict[str, tuple[LineRow, ...]]:
     """The rows of one line section. Its sequences begin with an address that a relocation names."""
+    # Importing pyelftools takes longer than reading most cubins.
     from elftools.common.utils import struct_parse  # noqa: PLC0415
     from elftools.dwarf.lineprogram import LineProgram  # noqa: PLC0415
     from elftools.dwarf.structs import DWARFStructs  # noqa: PLC0415
 
-    section = elf.get_section_by_name(name)
-    if section is None:
-        return {}
-    content = section.data()
+    content = content_of(data, _named(table, name))
+    code = sum(one.size for one in table if one.name.startswith(_CODE))
+    if len(content) > _LINE_BYTES_PER_CODE_BYTE * code + _MORE_LINE_BYTES:
+        raise ValueError(f"{len(content)} bytes of lines for {code} of code")
     structs = DWARFStructs(little_endian=True, dwarf_format=32, address_size=8)
-    bases = iter(_sequence_bases(elf, name))
+    bases = iter(_sequence_bases(data, table, name))
     rows: dict[str, list[LineRow]] = {}
-    stream, start = BytesIO(content), 0
+    start = 0
     while start < len(content):
-        header = struct_parse(structs.Dwarf_lineprog_header, stream, start)
-        end = start + header["unit_length"] + _UNIT_LENGTH_BYTES
+        # A unit is read from its own bytes only.
+        length = int.from_bytes(content[start : start + _UNIT_LENGTH_BYTES], "little")
+        end = start + _UNIT_LENGTH_BYTES + length
+        unit = content[start:end]
+        stream = BytesIO(unit)
+        header = struct_parse(structs.Dwarf_lineprog_header, stream, 0)
         holder, base = "", 0
-        for entry in LineProgram(header, stream, structs, stream.tell(), end).get_entries():
+        for entry in LineProgram(header, stream, structs, stream.tell(), len(unit)).get_entries():
             if entry.is_extended and entry.command == _SET_ADDRESS:
                 holder, base = next(bases, ("", 0))
             elif entry.state is not None and holder and not entry.state.end_sequence:
@@ -233,22 +226,28 @@ def _line_tables(elf: Any, name: str) -> dict[str, tuple[LineRow, ...]]:
     return {holder: tuple(sorted(one, key=lambda row: row.offset)) for holder, one in rows.items()}
 
 
-def _sequence_bases(elf: Any, name: str) -> Iterator[tuple[str, int]]:
+def _named(table: list[Section], name: str) -> Section | None:
+    return next((one for one in table if one.name == name), None)
+
+
+def _sequence_bases(data: bytes, table: list[Section], name: str) -> Iterator[tuple[str, int]]:
     """The code section and offset that each sequence of a line section starts at, in their order."""
-    relocations = elf.get_section_by_name(f".rela{name}") or elf.get_section_by_name(f".rel{name}")
+    added = _named(table, f".rela{name}")
+    relocations = added or _named(table, f".rel{name}")
     if relocations is None:
-        code = [one.name for one in elf.iter_sections() if one.name.startswith(_CODE) and one["sh_size"]]
+        code = [one.name for one in table if one.name.startswith(_CODE) and one.size]
         if len(code) == 1:
             yield from repeat((code[0], 0))
         return
-    symbols = elf.get_section(relocations["sh_link"])
-    for one in sorted(relocations.iter_relocations(), key=lambda entry: int(entry["r_offset"])):
+    symbols = content_of(data, table[relocations.link])
+    layout = _RELOCATION if added is None else _RELOCATION_WITH_ADDEND
+    content = content_of(data, relocations)
+    whole = content[: len(content) // layout.size * layout.size]
+    for _, information, *addend in sorted(layout.iter_unpack(whole)):
         # A CUDA relocation has the generic layout: the symbol in the upper half of the information.
-        symbol = symbols.get_symbol(one["r_info"] >> 32)
-        place = symbol["st_shndx"]
-        held = elf.get_section(place).name if isinstance(place, int) else ""
-        addend = one["r_addend"] if "r_addend" in one.entry else 0
-        yield held, symbol["st_value"] + addend
+        place, value = symbol_place(symbols, information >> 32)
+        held = table[place].name if place < len(table) else ""
+        yield held, value + sum(addend)
 
 
 def _line_file(header: Any, index: int) -> str:
