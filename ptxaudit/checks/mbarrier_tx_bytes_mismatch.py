@@ -10,6 +10,7 @@ from functools import partial
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.byte_counts import ByteConflict
 from ptxaudit.analysis.order.explore import OrderReport, order_of
+from ptxaudit.analysis.order.gaps import expects_bytes
 from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
 from ptxaudit.checks._executions import (
     by_instruction,
@@ -22,7 +23,6 @@ from ptxaudit.checks._executions import (
 )
 from ptxaudit.checks._order import DOUBTFUL, barrier_name, has, is_doubtful
 from ptxaudit.ir import events as ev
-from ptxaudit.ir.operands import Immediate
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
 
 
@@ -38,7 +38,18 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     )
     found = by_instruction((*stated, *map(partial(_conflict, report), report.byte_conflicts)))
     doubt = DOUBTFUL if any(map(is_doubtful, found)) else None
-    return Outcome.of(found, undecided(report) or doubt)
+    return Outcome.of(found, undecided(report) or doubt or _unknown_amount(report))
+
+
+def _unknown_amount(report: OrderReport) -> str | None:
+    """Which phase was only taken to get the bytes that it expects, as a reason not to decide."""
+    for execution in report.executions:
+        for phase in execution.taken_to_fit:
+            expects = (step for step in steps_of(execution) if _expects_in(step, phase.key, phase.phase))
+            place = next((f" ({step.instruction.location})" for step in expects), "")
+            name = barrier_name(phase.key)
+            return f"whether {name} gets the bytes that it expects{place} rests on a size that is not known"
+    return None
 
 
 def _conflict(report: OrderReport, conflict: ByteConflict) -> Violation:
@@ -62,7 +73,7 @@ def _expects_bytes(analysis: FunctionAnalysis) -> bool:
 
 def _violations(report: OrderReport, execution: Execution) -> Iterator[Violation]:
     for stuck, key in starved(execution):
-        expects = [step for step in steps_of(execution) if _expectation(step, key, stuck.phase) is not None]
+        expects = [step for step in steps_of(execution) if _expects_in(step, key, stuck.phase)]
         lacking = lacking_arrivals(execution, key, stuck.phase)
         deliveries = [
             entry
@@ -81,7 +92,7 @@ def _violations(report: OrderReport, execution: Execution) -> Iterator[Violation
             expects[0].instruction,
             {
                 "barrier": barrier_name(key),
-                "mismatch": f"{_expected(expects, key, stuck.phase)}, and {delivered} are delivered",
+                "mismatch": f"{_expected(expects)}, and {delivered} are delivered",
             },
             (Related(stuck.instruction, f"waits for phase {stuck.phase} for ever"),),
             (f"{len(deliveries)} copies complete on this phase, and all its arrivals have come.",),
@@ -99,8 +110,8 @@ def _left_over(report: OrderReport, execution: Execution) -> Iterator[Violation]
             continue
         key, phase = delivery.key, delivery.phase
         steps = list(steps_of(execution))
-        before = [step for step in steps if _expectation(step, key, phase - 1) is not None]
-        if before and not any(_expectation(step, key, phase) is not None for step in steps):
+        before = [step for step in steps if _expects_in(step, key, phase - 1)]
+        if before and not any(_expects_in(step, key, phase) for step in steps):
             mismatch = f"a copy of {delivery.operation.bytes} bytes comes after the phase it was meant for"
             yield Violation(
                 before[0].instruction,
@@ -112,19 +123,10 @@ def _left_over(report: OrderReport, execution: Execution) -> Iterator[Violation]
             return
 
 
-def _expectation(step: Step, key: BarrierKey, phase: int) -> object | None:
-    if (step.key, step.phase) != (key, phase):
-        return None
-    if isinstance(step.event, ev.MbarrierExpect):
-        return step.event.bytes
-    return step.event.expect_bytes if isinstance(step.event, ev.MbarrierArrive) else None
+def _expects_in(step: Step, key: BarrierKey, phase: int) -> bool:
+    return (step.key, step.phase) == (key, phase) and expects_bytes(step.event)
 
 
-def _expected(expects: list[Step], key: BarrierKey, phase: int) -> str:
-    total = 0
-    for step in expects:
-        amount = _expectation(step, key, phase)
-        if not isinstance(amount, Immediate) or not isinstance(amount.value, int):
-            return "other bytes are expected"
-        total += amount.value * step.lanes.bit_count()
-    return f"{total} bytes are expected"
+def _expected(expects: list[Step]) -> str:
+    known = [step.bytes for step in expects if step.bytes is not None]
+    return f"{sum(known)} bytes are expected" if len(known) == len(expects) else "other bytes are expected"

@@ -1,8 +1,11 @@
 """The state of barrier objects while a kernel is executed: mbarriers, CTA barriers, the cluster barrier."""
 
+from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from ptxaudit.analysis.order.trace import AsyncOperation
+from ptxaudit.ir.values import Affine, Value
 
 # In place of the generation of the cluster barrier that a lane has arrived in and not yet waited for.
 NOT_ARRIVED = -1
@@ -13,7 +16,9 @@ class Mbarrier:
     """An mbarrier object (PTX ISA, mbarrier phase): ``phase`` counts completed phases.
 
     ``expected`` is ``None`` when the count is not known. ``transactions`` is the number of bytes still
-    to come; ``unsized`` counts copies of this phase whose size the code does not tell.
+    to come, to which ``unknown`` adds a multiple of each of some unknown quantities: the bytes of an
+    expectation or a copy that is given in a register. ``unsized`` counts copies of this phase whose size the
+    code does not tell.
     """
 
     expected: int | None
@@ -22,7 +27,7 @@ class Mbarrier:
     phase: int = 0
     arrivals: int = 0
     unsized: int = 0
-    unknown_bytes: bool = False
+    unknown: Counter[Hashable] = field(default_factory=Counter)
     copies: list[AsyncOperation] = field(default_factory=list)
 
     def arrive(self, count: int) -> None:
@@ -33,24 +38,40 @@ class Mbarrier:
     def is_complete(self, at_rest: bool) -> bool:
         """Whether the current phase has completed.
 
-        ``at_rest`` tells that nothing else can go on: bytes of unsized copies then count as arrived.
+        ``at_rest`` tells that nothing else can go on: bytes whose number is not known then are those that
+        are missing.
         """
         if self.expected is None:
-            return self.arrivals > 0 and (self.transactions <= 0 or self.unsized > 0) and at_rest
+            unsure = self.unsized > 0 or self.is_open
+            return self.arrivals > 0 and (self.transactions <= 0 or unsure) and at_rest
         if self.pending > 0:
             return False
-        if self.unsized or self.unknown_bytes:
-            return at_rest and (self.unsized > 0 or self.transactions == 0)
-        return self.transactions == 0
+        return at_rest if self.unsized or self.is_open else self.transactions == 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it rests on quantities that are not known how many bytes are still to come."""
+        return any(self.unknown.values())
+
+    def transfer(self, amount: Value, times: int) -> None:
+        """Expect ``times`` an amount of bytes, or with a negative number count them as arrived."""
+        if isinstance(amount, int):
+            self.transactions += amount * times
+        elif isinstance(amount, Affine) and isinstance(amount.offset, int) and not amount.varying:
+            self.transactions += amount.offset * times
+            for atom, factor in amount.terms:
+                self.unknown[atom.identity] += factor * times
+        else:
+            self.unknown[object()] += times  # differs by lane: nothing else is known to be equal to it
 
     def advance(self) -> None:
         """Begin the next phase."""
         self.phase += 1
         self.pending += self.expected or 0
         self.arrivals = 0
-        self.transactions = 0 if self.unsized or self.unknown_bytes else self.transactions
+        self.transactions = 0 if self.unsized or self.is_open else self.transactions
         self.unsized = 0
-        self.unknown_bytes = False
+        self.unknown = Counter()
         self.copies = []
 
 

@@ -8,7 +8,7 @@ from ptxaudit.analysis.order import footprints
 from ptxaudit.analysis.order.barriers import Mbarrier
 from ptxaudit.analysis.order.executing import Executing, Progress, assume
 from ptxaudit.analysis.order.reserved import initial_barrier, is_reserved
-from ptxaudit.analysis.order.trace import BarrierKey, Delivery
+from ptxaudit.analysis.order.trace import BarrierKey, Delivery, PhaseComplete
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.operands import Operand, Register
 from ptxaudit.ir.values import Affine
@@ -100,10 +100,10 @@ def _add_bytes(here: Executing, state: Mbarrier, operand: Operand, lanes: int) -
     """Expect bytes in the current phase; how many, where that is known."""
     amount = here.common(operand)
     if isinstance(amount, Affine):
-        state.unknown_bytes = True
+        state.transfer(amount, lanes)
         return None
     total = amount * lanes if isinstance(amount, int) else int(amount[here.active].sum())
-    state.transactions += total
+    state.transfer(total, 1)
     return total
 
 
@@ -111,6 +111,8 @@ def _advance_if_complete(machine: "Machine", key: BarrierKey, at_rest: bool = Fa
     state = machine.mbarriers[key]
     if not state.is_complete(at_rest):
         return False
+    if state.is_open:
+        machine.execution.taken_to_fit.append(PhaseComplete(key, state.phase))
     footprints.share_bytes(state)
     machine.phase_completed(key, state.phase)
     state.advance()
@@ -172,25 +174,24 @@ def complete_later(here: Executing, event: ev.MbarrierCompleteTx) -> None:
         keys = here.in_every_cta(event, keys)
     size = None if event.bytes is None else here.common(event.bytes)
     for key, lanes in keys:
-        number = int(size) * lanes if isinstance(size, int) else None
         destination = key[1] if event.multicast else None
         async_operation = here.machine.current_operation(here.fragment, "copy", destination)
         async_operation.generic_proxy = event.proxy is ev.Proxy.GENERIC
-        here.machine.in_flight.append((async_operation, key, number))
+        here.machine.in_flight.append((async_operation, key, size, lanes))
 
 
 def deliver(machine: "Machine") -> None:
     """Let the copies that were issued complete on their mbarriers."""
     arriving, machine.in_flight = machine.in_flight, []
-    for async_operation, key, size in arriving:
+    for async_operation, key, size, lanes in arriving:
         state = _mbarrier(machine, key)
         async_operation.key, async_operation.phase = key, state.phase
         state.copies.append(async_operation)
         if size is None:
             state.unsized += 1
         else:
-            state.transactions -= size
-            async_operation.bytes = size
+            state.transfer(size, -lanes)
+            async_operation.bytes = size * lanes if isinstance(size, int) else None
         machine.execution.entries.append(Delivery(async_operation, key, state.phase))
         _advance_if_complete(machine, key)
 

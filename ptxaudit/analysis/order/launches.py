@@ -10,7 +10,7 @@ the analysis lacks looks the same.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import process_time
 from types import MappingProxyType
 
@@ -221,6 +221,9 @@ def _attempt(
                 break
             every = longest
         bounds = Bounds(operations, every, wanted)
+        if not any(bounds.limit(loop) > best.bounds.limit(loop) for loop in best.execution.bounded):
+            best = replace(best, bounds=bounds)  # it would be the same execution
+            continue
         longer = Machine(program, shape, bounds, sample=sample).run()
         if not longer.complete and not shows_something(longer):
             best.longer = longer

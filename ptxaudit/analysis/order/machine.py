@@ -151,7 +151,7 @@ class Machine:
         self.memory = SharedContents()
         self.epochs: Counter[tuple[int, int]] = Counter()
         self.visits: Counter[tuple[int, int]] = Counter()
-        self.in_flight: list[tuple[AsyncOperation, BarrierKey, int | None]] = []
+        self.in_flight: list[tuple[AsyncOperation, BarrierKey, Value | None, int]] = []
         self.exited: Counter[int] = Counter()
         self.operations_left = bounds.operations
         self.operation_count = 0
@@ -376,8 +376,7 @@ class Machine:
                 if header in self._flags.headers:
                     return (taken in body) == self._keeps_polling(fragment)
                 rounds = fragment.iterations.get(header, 1) - (fragment.block == header)
-                stay = rounds < self.bounds.limit(header)
-                return (taken in body) == stay
+                return (taken in body) == self._is_within_bound(header, rounds)
         weights = [self._region_weight(fragment.block, target) for target in leaving.targets]
         return weights[1] > weights[0]
 
@@ -555,7 +554,14 @@ class Machine:
         if not holding:
             return True
         header = holding[-1]
-        return fragment.iterations.get(header, 1) < self.bounds.limit(header)
+        return self._is_within_bound(header, fragment.iterations.get(header, 1))
+
+    def _is_within_bound(self, header: int, rounds: int) -> bool:
+        """Whether a loop may be gone round once more; that its bound forbids it is noted."""
+        if rounds < self.bounds.limit(header):
+            return True
+        self.execution.bounded.add(header)
+        return False
 
     def _evaluate(self, fragment: Fragment, operation: Operation, active: Flags, guard: Truth) -> None:
         evaluation = operation.evaluation

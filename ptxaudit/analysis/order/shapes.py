@@ -14,6 +14,7 @@ from ptxaudit.ir.launch import Launch
 _BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
 _FURTHER_BLOCK_SIZES = (256, 384)
 _CLUSTER_SIZES = (2, 1, 3, 4, 8)
+_LONE_CLUSTER_SIZES = (1, 2)  # where nothing shows that there are peers
 
 
 def impossible_shape(analysis: FunctionAnalysis) -> str | None:
@@ -41,7 +42,7 @@ def shapes(program: Program) -> Iterator[LaunchShape]:
     if clusters == [None]:
         sizes: Sequence[int] = (1,)
         if _uses_clusters(program.analysis):
-            sizes = _CLUSTER_SIZES if _reaches_peers(program.analysis) else sorted(_CLUSTER_SIZES)
+            sizes = _CLUSTER_SIZES if _reaches_peers(program.analysis) else _LONE_CLUSTER_SIZES
         clusters = [(size, 1, 1) for size in sizes]
     for cluster in clusters:
         for block in blocks:

@@ -140,7 +140,9 @@ class Execution:
     """One execution: its steps, the decisions it rests on, and how it ended.
 
     ``lanes_in_order`` tells that lanes which execute together need no warp barrier between them. ``polls``
-    are the instructions that read flags in polling loops. ``invented`` tells that the contents of global
+    are the instructions that read flags in polling loops. ``taken_to_fit`` are the mbarrier phases whose
+    bytes were taken to be those expected, for want of the numbers. ``bounded`` are the loops, by their
+    header blocks, that their bounds told to leave. ``invented`` tells that the contents of global
     memory were made up.
     """
 
@@ -153,6 +155,8 @@ class Execution:
     barrier_counts: dict[BarrierKey, int | None] = field(default_factory=dict)
     loop_visits: dict[tuple[int, int], int] = field(default_factory=dict)
     operations: int = 0
+    bounded: set[int] = field(default_factory=set)
+    taken_to_fit: list[PhaseComplete] = field(default_factory=list)
     lanes_in_order: bool = False
     invented: bool = False
     polls: frozenset[int] = frozenset()

@@ -108,3 +108,21 @@ def test_a_hang_that_only_a_turned_condition_leads_to_is_looked_for_in_samples()
     found = report(f"{large} LARGE: {HANDOVER}", count=2)
     assert found.executions[0].complete
     assert {stuck.key for stuck in found.deadlock} == {("mbarrier", 0, 1024)}
+
+
+COUNTED = """
+    mov.u32 %r8, 0;
+ROUND:
+    mbarrier.arrive.shared.b64 %rd0, [%r5];
+    bar.sync 0;
+    add.u32 %r8, %r8, 1;
+    setp.lt.u32 %p3, %r8, {trips};
+    @%p3 bra ROUND;
+"""
+
+
+@pytest.mark.parametrize(("trips", "may_be_bounded"), [("2", False), ("%r0", True)])
+def test_only_bounds_that_had_a_say_are_noted(trips: str, may_be_bounded: bool) -> None:
+    """A loop that the code ends itself runs alike whatever its bound is, and is not run again for it."""
+    execution = report(COUNTED.format(trips=trips), count=64).executions[0]
+    assert bool(execution.bounded) == may_be_bounded
