@@ -25,14 +25,17 @@ from ptxaudit.commands import (
     EXIT_INPUT,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
+    Store,
     architecture_of,
     decided_run,
     exit_code,
     kernel_pattern,
     only_image,
+    opened,
     read_code,
     settings_of,
     split_rules,
+    store_of,
     with_caches,
 )
 from ptxaudit.engine.image import Found, KernelImage
@@ -247,6 +250,21 @@ _FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severi
     is_flag=True,
     help="Print on standard error, and put into the JSON report, where processor time went.",
 )
+@click.option(
+    "--store",
+    "store_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep results in this folder, so that what is unchanged is not audited again; default the user's.",
+)
+@click.option("--no-store", is_flag=True, help="Keep no results and use none.")
+@click.option(
+    "--store-size",
+    "store_megabytes",
+    type=click.IntRange(min=1),
+    metavar="MB",
+    help="Drop the longest unused results beyond this size; default 512.",
+)
 @click.option("--traceback", "show_traceback", is_flag=True, hidden=True)
 def audit_command(
     inputs: tuple[str, ...],
@@ -276,6 +294,9 @@ def audit_command(
     launch_file: Path | None,
     strict: bool,
     timings: bool,
+    store_folder: Path | None,
+    no_store: bool,
+    store_megabytes: int | None,
     show_traceback: bool,
 ) -> int:
     """Audit every kernel in PTX files, cubins, fatbins, libraries, archives, wheels and directories.
@@ -293,19 +314,19 @@ def audit_command(
     images = find_images(with_caches(inputs, caches), WalkOptions(selection, relocatable, compilation))
     if only_list:
         return _list(images, selection, json_file)
-    with started_early(images) as images:
-        run, registry = _audit(
-            images,
-            selection,
-            select or settings.select,
-            (*ignore, *settings.ignore),
-            jobs,
-            launch_file or settings.launch,
-            strict or settings.strict,
-            listings=html_file is not None or sarif_file is not None,
-            assemble=assemble,
-            timings=timings,
-        )
+    run, registry = _audit(
+        images,
+        selection,
+        select or settings.select,
+        (*ignore, *settings.ignore),
+        jobs,
+        launch_file or settings.launch,
+        strict or settings.strict,
+        listings=html_file is not None or sarif_file is not None,
+        assemble=assemble,
+        timings=timings,
+        store=store_of(store_folder, store_megabytes, no_store),
+    )
     run = decided_run(run, registry, settings, baseline_file or settings.baseline, new_baseline)
     threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
     places = {
@@ -338,6 +359,7 @@ def _audit(
     listings: bool = False,
     assemble: bool = False,
     timings: bool = False,
+    store: Store | None = None,
 ) -> "tuple[AuditRun, Registry]":
     from ptxaudit.engine.audit import AuditOptions, audit
     from ptxaudit.engine.launches import read_launches
@@ -356,8 +378,10 @@ def _audit(
         assemble=assemble,
         timings=timings,
     )
-    with _progress() as advance:
-        return audit(images, options, advance), registry
+    with opened(store, options) as recall, _progress() as advance:
+        known = None if recall is None else recall.has
+        with started_early(images, known) as started:
+            return audit(started, options, advance, recall), registry
 
 
 def _list(images: Iterator[Found], selection: Selection, json_file: Path | None) -> int:

@@ -1,8 +1,11 @@
 """What the commands do between reading their options and printing: what an option means, exit codes."""
 
+import contextlib
 import datetime
+import os
 import re
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +18,8 @@ from ptxaudit.intake.sources import find_images
 from ptxaudit.rules.model import Severity
 
 if TYPE_CHECKING:
-    from ptxaudit.engine.audit import AuditRun
+    from ptxaudit.engine.audit import AuditOptions, AuditRun
+    from ptxaudit.engine.recall import Recall
     from ptxaudit.engine.registry import Registry
     from ptxaudit.engine.settings import Settings
 
@@ -25,6 +29,7 @@ EXIT_INTERNAL = 2
 EXIT_INPUT = 3
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+_STORE, _NO_STORE = "PTXAUDIT_STORE", "PTXAUDIT_NO_STORE"
 
 
 def settings_of(path: Path | None) -> "Settings":
@@ -62,6 +67,38 @@ def decided_run(
         mine = [finding for finding in report.findings if finding.suppressed in (None, IN_BASELINE)]
         write_report(new_baseline, render_baseline(mine))
     return replace(run, report=report)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where results are kept, and how many megabytes of them; ``None`` for the defaults."""
+
+    folder: Path | None
+    megabytes: int | None
+
+
+def store_of(folder: Path | None, megabytes: int | None, without: bool) -> Store | None:
+    """What the options, or the environment where they say nothing, want of a store."""
+    if without or (folder is None and os.environ.get(_NO_STORE)):
+        return None
+    named = os.environ.get(_STORE)
+    return Store(folder or (Path(named) if named else None), megabytes)
+
+
+@contextlib.contextmanager
+def opened(store: Store | None, options: "AuditOptions") -> "Iterator[Recall | None]":
+    """The results of earlier audits for one with these options; nothing without a store."""
+    if store is None:
+        yield None
+        return
+    from platformdirs import user_cache_path
+
+    from ptxaudit.engine.recall import Recall
+    from ptxaudit.engine.store import DEFAULT_MEGABYTES, ResultStore
+
+    folder = store.folder or user_cache_path("ptxaudit")
+    with contextlib.closing(ResultStore(folder, store.megabytes or DEFAULT_MEGABYTES)) as results:
+        yield Recall(results, options)
 
 
 def split_rules(values: tuple[str, ...]) -> list[str]:

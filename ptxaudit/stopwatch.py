@@ -26,6 +26,7 @@ class Stage(StrEnum):
     RULES = "rules"
     JOINING = "joining PTX and SASS"
     REPORTS = "reports"
+    STORE = "result store"
     OTHER = "other"
 
 

@@ -1,9 +1,12 @@
-"""Fixtures that the tests of the command line share."""
+"""Fixtures that the tests of the command line share; no test uses what earlier runs left in a store."""
 
+import os
 from pathlib import Path
 
 import pytest
 from audit_support import KERNEL, Run, run_cli, tiny_registry
+
+os.environ["PTXAUDIT_NO_STORE"] = "1"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ptxaudit import __version__
 from ptxaudit.engine.findings import report_order
@@ -29,6 +30,10 @@ from ptxaudit.rules.model import (
     Verdict,
 )
 from ptxaudit.stopwatch import STOPWATCH, Stage, Timings, summed
+
+if TYPE_CHECKING:
+    from ptxaudit.engine.parallel import Answer
+    from ptxaudit.engine.recall import Recall
 
 __all__ = ["AuditOptions", "AuditRun", "InternalError", "audit", "is_undecided", "reaches"]
 
@@ -51,19 +56,20 @@ def audit(
     images: Iterable[Found],
     options: AuditOptions,
     progress: Callable[[str], None] = lambda name: None,
+    recall: "Recall | None" = None,
 ) -> AuditRun:
     """Audit all images; results are in their order whatever ``jobs`` is.
 
     An image is audited once: where the same content comes again, its report names the first. ``progress``
-    is called with the name of each image as it is done. Raises :class:`UsageError` when ``kernel`` or
-    ``architecture`` leave no function of images that have some.
+    is called with the name of each image as it is done. ``recall`` has the results of earlier audits. Raises
+    :class:`UsageError` when ``kernel`` or ``architecture`` leave no function of images that have some.
     """
     results: list[ImageResult] = []
     listings, code, originals = _Listings(), _Code(), _Originals()
     timings: list[Timings] = []
     sources: Mapping[str, CommentedSource] = {}
     offered = matched = False
-    for answer in _results(images, options):
+    for answer in _results(images, options, recall):
         result = originals.resolved(answer)
         matched = matched or result.matched
         offered = offered or result.report is None or result.report.error is None
@@ -80,7 +86,7 @@ def audit(
     findings = [finding for result in results for finding in result.findings]
     report = AuditReport(
         tool_version=__version__,
-        inputs=tuple(_with_timings(result.report, result) for result in results if result.report is not None),
+        inputs=tuple(_input(result, options.timings) for result in results if result.report is not None),
         functions=tuple(function for result in results for function in result.functions),
         findings=tuple(sorted(findings, key=report_order)),
         listings=listings.texts,
@@ -90,18 +96,20 @@ def audit(
         sources=sources,
     )
     remarks = dict.fromkeys(result.no_assembler for result in results if result.no_assembler is not None)
+    said = [f"PTX is audited without its SASS: {remark}" for remark in remarks]
+    if recall is not None and recall.trouble is not None:
+        said.append(recall.trouble)
     return AuditRun(
-        report,
-        tuple(error for result in results for error in result.internal_errors),
-        tuple(f"PTX is audited without its SASS: {remark}" for remark in remarks),
+        report, tuple(error for result in results for error in result.internal_errors), tuple(said)
     )
 
 
-def _with_timings(report: InputReport, result: ImageResult) -> InputReport:
+def _input(result: ImageResult, with_timings: bool) -> InputReport:
     """The report with where its own time went: the start of a process is nobody's."""
     own = summed([result.timings])
     own.pop(Stage.START, None)
-    return replace(report, timings=own) if own else report
+    assert result.report is not None
+    return replace(result.report, timings=own) if own and with_timings else result.report
 
 
 class _Originals:
@@ -172,11 +180,34 @@ class _Code:
             self.packed[function.input, function.name] = packed
 
 
-def _results(images: Iterable[Found], options: AuditOptions) -> Iterator[ImageResult]:
-    jobs, tasks = _jobs(tasks_of(_tasks(images)), options.jobs)
+def _results(
+    images: Iterable[Found], options: AuditOptions, recall: "Recall | None"
+) -> Iterator[ImageResult]:
+    tasks = tasks_of(_tasks(images))
+    if recall is not None:
+        tasks = _unknown(tasks, recall)
+    for task, results in _answers(tasks, options):
+        if isinstance(task, ImageResult):
+            yield task
+        else:
+            yield from results if recall is None else recall.kept(task, results)
+
+
+def _unknown(tasks: Iterator[Task | ImageResult], recall: "Recall") -> Iterator[Task | ImageResult]:
+    """What no earlier audit has results for is left to do."""
+    for task in tasks:
+        known = None if isinstance(task, ImageResult) else recall.known(task.images)
+        if known is not None:
+            yield from known
+        else:
+            yield task if isinstance(task, ImageResult) else recall.prepared(task)
+
+
+def _answers(tasks: Iterator[Task | ImageResult], options: AuditOptions) -> "Iterator[Answer]":
+    jobs, tasks = _jobs(tasks, options.jobs)
     if jobs <= 1:
         for task in tasks:
-            yield from (task,) if isinstance(task, ImageResult) else audit_images(task.images, options)
+            yield task, () if isinstance(task, ImageResult) else audit_images(task.images, options)
         return
     # Most audits are of one image: they do without processes.
     from ptxaudit.engine.parallel import parallel_results

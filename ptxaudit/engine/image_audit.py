@@ -33,13 +33,14 @@ from ptxaudit.engine.image import ImageKind, KernelImage
 from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
 from ptxaudit.engine.launches import completed, launch_of
-from ptxaudit.engine.registry import Rule
+from ptxaudit.engine.registry import Rule, load_checks
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
-from ptxaudit.engine.sources import commented_sources
+from ptxaudit.engine.sources import commented_sources, consulted
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture
 from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
+from ptxaudit.frontends.sass.tools import DISTURBANCES
 from ptxaudit.ir.events import Transfer, TransferKind
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.rules.model import (
@@ -73,11 +74,18 @@ class _ImageAudit:
 
 def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[ImageResult, ...]:
     """Audit one image, or a PTX text and a cubin together; one result for each, in their order."""
+    before = DISTURBANCES.count
+    consulted()
     with STOPWATCH.stage(Stage.OTHER):
+        load_checks(options.rules)
         results = _audited(images, options)
-    if not options.timings:
-        return results
-    return (replace(results[0], timings=STOPWATCH.taken()), *results[1:])
+    first = replace(
+        results[0],
+        timings=STOPWATCH.taken(),
+        consulted=consulted(),
+        disturbed=DISTURBANCES.count > before,
+    )
+    return (first, *results[1:])
 
 
 def _audited(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[ImageResult, ...]:

@@ -14,6 +14,7 @@ A TOML file with one table per kernel, the first whose regular expression matche
 
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -64,6 +65,11 @@ class NamedLaunch:
     def of(cls, name: str, launch: Launch) -> "NamedLaunch":
         """The launch of the one kernel that has this name."""
         return cls(re.compile(f"^{re.escape(name)}$"), launch)
+
+
+def launch_identities(launches: Iterable[NamedLaunch]) -> tuple[object, ...]:
+    """What tells launches from others; how a pattern is printed is cut short."""
+    return tuple((one.kernel.pattern, one.kernel.flags, repr(one.launch)) for one in launches)
 
 
 def read_launches(path: Path) -> tuple[NamedLaunch, ...]:

@@ -17,13 +17,15 @@ from ptxaudit.errors import PtxauditError
 
 _WAITING_PER_JOB = 2
 _WAITING_BYTES = 1 << 27
+# What was to be done (a result where nothing was), and the results of it.
+Answer = tuple[Task | ImageResult, tuple[ImageResult, ...]]
 _told_to_end = threading.Event()
 
 
 def parallel_results(
     tasks: Iterator[Task | ImageResult], options: AuditOptions, jobs: int
-) -> Iterator[ImageResult]:
-    """The results in the order of the tasks, from ``jobs`` processes.
+) -> Iterator[Answer]:
+    """The results of each task in the order of the tasks, from ``jobs`` processes.
 
     No more images are read ahead than keep the processes busy. Whatever ends this (an error, Ctrl-C, a
     signal to stop), the processes end and their temporary files are removed before it returns.
@@ -51,21 +53,27 @@ def _in_order(
     tasks: Iterator[Task | ImageResult],
     options: AuditOptions,
     jobs: int,
-) -> Iterator[ImageResult]:
-    waiting: deque[tuple[Future[tuple[ImageResult, ...]] | ImageResult, int]] = deque()
+) -> Iterator[Answer]:
+    waiting: deque[tuple[Task | ImageResult, Future[tuple[ImageResult, ...]] | None]] = deque()
     size = 0
     for task in tasks:
         if isinstance(task, ImageResult):
-            waiting.append((task, 0))
+            waiting.append((task, None))
         else:
-            waiting.append((pool.submit(_audit_in_worker, task, options), task.size))
+            waiting.append((task, pool.submit(_audit_in_worker, task, options)))
             size += task.size
         while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
-            result, taken = waiting.popleft()
-            size -= taken
-            yield from (result,) if isinstance(result, ImageResult) else result.result()
-    for result, _ in waiting:
-        yield from (result,) if isinstance(result, ImageResult) else result.result()
+            done, future = waiting.popleft()
+            size -= done.size if isinstance(done, Task) else 0
+            yield _answer(done, future)
+    for done, future in waiting:
+        yield _answer(done, future)
+
+
+def _answer(task: Task | ImageResult, future: Future[tuple[ImageResult, ...]] | None) -> Answer:
+    if isinstance(task, ImageResult) or future is None:
+        return task, ()
+    return task, future.result()
 
 
 class _Ended(BaseException):

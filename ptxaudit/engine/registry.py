@@ -1,9 +1,10 @@
 """Joins each rule's pattern, ``patterns/<category>/<id>.toml``, with its check in ``ptxaudit.checks``."""
 
 import difflib
-import importlib
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -32,6 +33,31 @@ def check_module_name(rule_id: str) -> str:
     return f"ptxaudit.checks.{rule_id.replace('-', '_')}"
 
 
+@dataclass(frozen=True, slots=True)
+class ShippedCheck:
+    """The check of a rule of this installation, loaded when it is first needed.
+
+    Where results are known from an earlier audit no check is, and loading all takes longer than that.
+    """
+
+    rule: str
+
+    def load(self) -> Check:
+        """The function."""
+        return _load_check(self.rule)
+
+    def __call__(self, analysis: FunctionAnalysis) -> Outcome:
+        """What the check says of a function."""
+        return self.load()(analysis)
+
+
+def load_checks(rules: Iterable[Rule]) -> None:
+    """Load the checks of rules that are about to be asked."""
+    for rule in rules:
+        if isinstance(rule.check, ShippedCheck):
+            rule.check.load()
+
+
 class Registry(Mapping[str, Rule]):
     """Rules by id, in report order; each is loaded when it is asked for.
 
@@ -45,7 +71,7 @@ class Registry(Mapping[str, Rule]):
     def __getitem__(self, rule_id: str) -> Rule:
         if rule_id not in self._rules:
             path = self._files[rule_id]
-            self._rules[rule_id] = Rule(load_shipped_pattern(path), _load_check(rule_id))
+            self._rules[rule_id] = Rule(load_shipped_pattern(path), _shipped_check(rule_id))
         return self._rules[rule_id]
 
     def __contains__(self, rule_id: object) -> bool:
@@ -63,15 +89,16 @@ def load_registry() -> Registry:
     return Registry(pattern_files())
 
 
-def _load_check(rule_id: str) -> Check:
+def _shipped_check(rule_id: str) -> ShippedCheck:
     name = check_module_name(rule_id)
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise PatternError(f"rule {rule_id}: found a pattern, expected a check in {name}") from error
-    check: Check = module.check
+    if importlib.util.find_spec(name) is None:
+        raise PatternError(f"rule {rule_id}: found a pattern, expected a check in {name}")
+    return ShippedCheck(rule_id)
+
+
+@cache
+def _load_check(rule_id: str) -> Check:
+    check: Check = importlib.import_module(check_module_name(rule_id)).check
     return check
 
 

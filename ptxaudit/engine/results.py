@@ -55,8 +55,11 @@ class ImageResult:
 
     ``listings`` are the texts that its places are in, by name, ``code`` is the packed code of its functions,
     by name, ``sources`` are the texts with comments for ptxaudit.
-    ``no_assembler`` says that its PTX was not assembled for want of an assembler. ``timings`` are processor
-    seconds by stage, those of images that were audited together in the first of their results.
+    ``no_assembler`` says that its PTX was not assembled for want of an assembler.
+
+    What is of images that were audited together stands in the first of their results: ``timings`` are
+    processor seconds by stage; ``consulted`` are the sources that were looked at, with what tells whether
+    they have changed; ``disturbed`` says that a tool failed for reasons that may be gone the next time.
     """
 
     report: InputReport | None
@@ -70,3 +73,5 @@ class ImageResult:
     no_assembler: str | None = None
     timings: Timings = field(default_factory=dict, compare=False)
     sources: Mapping[str, CommentedSource] = field(default_factory=dict)
+    consulted: Mapping[str, str] = field(default_factory=dict, compare=False)
+    disturbed: bool = False

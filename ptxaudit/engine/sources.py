@@ -3,6 +3,8 @@
 Their names come from the code that is audited: only what is named like a source is opened.
 """
 
+import hashlib
+import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,7 +42,31 @@ def source_window(file: str, first: int, last: int) -> dict[int, str]:
     return {number: lines[number - 1] for number in range(max(1, first), min(last, len(lines)) + 1)}
 
 
+class _Consulted(threading.local):
+    """The sources that this thread has looked at."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+
+
+_CONSULTED = _Consulted()
+
+
+def consulted() -> dict[str, str]:
+    """The sources that this thread has looked at since this was last asked, each with its digest."""
+    files, _CONSULTED.files = _CONSULTED.files, set()
+    return {file: source_digest(file) for file in sorted(files)}
+
+
+def source_digest(file: str) -> str:
+    """What tells whether a source is still the same: a hash of its lines and of the way to it."""
+    lines = "\n".join((identity(file), *_source(file).lines))
+    _CONSULTED.files.discard(file)
+    return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def _source(file: str) -> _Source:
+    _CONSULTED.files.add(file)
     path = Path(file)
     try:
         state = path.stat()

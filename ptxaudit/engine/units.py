@@ -5,8 +5,8 @@ one after the other. Two files of one folder that follow each other are taken to
 same kernels for the same architecture. A unit is held in memory until it ends, as long as it is small.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from ptxaudit.engine.image import ImageKind, KernelImage
@@ -19,9 +19,13 @@ _LARGEST_UNIT = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One image, or a PTX text and a cubin that are joined."""
+    """One image, or a PTX text and a cubin that are joined.
+
+    ``names`` are the real names of images that are audited under others.
+    """
 
     images: tuple[KernelImage, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,11 +134,14 @@ def _may_hold_kernels(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def started_early(images: Iterator[Found]) -> Iterator[Iterator[Found]]:
+def started_early(
+    images: Iterator[Found], is_known: Callable[[KernelImage], bool] | None = None
+) -> Iterator[Iterator[Found]]:
     """The images, a lone cubin with its disassembler running.
 
     For a single cubin most of an audit's time is the disassembler's; it shares that with the loading of the
-    analyses when it starts first. What is wrong with the input is left for the audit to say.
+    analyses when it starts first, unless ``is_known`` says that the image need not be audited. What is wrong
+    with the input is left for the audit to say.
     """
     first = next(images, None)
     if not isinstance(first, KernelImage) or first.kind is not ImageKind.CUBIN or len(first.place.parts) > 1:
@@ -146,7 +149,7 @@ def started_early(images: Iterator[Found]) -> Iterator[Iterator[Found]]:
         return
     second = next(images, None)
     run = None
-    if second is None:
+    if second is None and not (is_known is not None and is_known(first)):
         with contextlib.suppress(PtxauditError):
             run = start_disassembler(first.content, first.name)
     if run is None:

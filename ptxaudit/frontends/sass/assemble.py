@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import ToolError
-from ptxaudit.frontends.sass.tools import ToolRun, find_tool, tool_release
+from ptxaudit.frontends.sass.tools import DISTURBANCES, ToolRun, find_tool, tool_release
 
 ADVICE = "pip install nvidia-cuda-nvcc (ptxas), or cuda-bindings and nvidia-nvjitlink"
 _INPUT, _OUTPUT = "input.ptx", "output.cubin"
@@ -77,6 +77,8 @@ def _finished(run: ToolRun, tool: str, ptx: bytes, name: str, architecture: Arch
 def _complaint(errors: str, name: str, tool: str) -> str:
     """The first thing that ptxas complains about, in one line with its place."""
     match = _COMPLAINT.search(errors)
+    if match is None or match[1] is None:
+        DISTURBANCES.count += 1  # nothing that is wrong with the PTX
     if match is None:
         lines = errors.strip().splitlines() or ["no reason given"]
         return f"{name}: {tool} failed: {lines[0]}"

@@ -67,16 +67,31 @@ def _locate(name: str) -> Path | None:
 
 
 @lru_cache(maxsize=8)
-def tool_release(path: Path) -> tuple[int, int]:
-    """The toolkit release that a tool says it is of; raises :class:`ToolError` when it says none."""
+def tool_version(path: Path) -> str:
+    """What a tool says of itself; raises :class:`ToolError` when it cannot be asked."""
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ToolError(f"{path}: cannot be run ({error}), expected a working {path.name}") from error
-    match = _RELEASE.search(answer.stdout.decode("utf-8", "replace"))
+    return answer.stdout.decode("utf-8", "replace")
+
+
+@lru_cache(maxsize=8)
+def tool_release(path: Path) -> tuple[int, int]:
+    """The toolkit release that a tool says it is of; raises :class:`ToolError` when it says none."""
+    match = _RELEASE.search(tool_version(path))
     if match is None:
         raise ToolError(f"{path}: found no release in the answer to --version, expected NVIDIA's {path.name}")
     return int(match.group(1)), int(match.group(2))
+
+
+class Disturbances(threading.local):
+    """Counts the runs of this thread that ended for reasons that another time may not be there."""
+
+    count = 0
+
+
+DISTURBANCES = Disturbances()
 
 
 class ToolRun:
@@ -106,7 +121,13 @@ class ToolRun:
                 )
         except OSError as error:
             self._directory.cleanup()
+            DISTURBANCES.count += 1
             raise ToolError(f"{name}: {tool} cannot be started ({error})") from error
+
+    def called(self, name: str) -> "ToolRun":
+        """The same run, under another name in messages."""
+        self._name = name
+        return self
 
     def output(self) -> bytes:
         """What the tool printed; raises :class:`ToolError` when it fails or takes too long."""
@@ -135,6 +156,8 @@ class ToolRun:
             self._wait()
         finally:
             watchdog.cancel()
+        if overdue.is_set() or self._process.returncode < 0:
+            DISTURBANCES.count += 1
         if overdue.is_set():
             raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s")
         return self._process.returncode

@@ -1,0 +1,175 @@
+"""A store of results on disk: a SQLite file that several processes may use at once.
+
+SQLite keeps a file whole whatever ends a process. What cannot be read (a damaged row, a file that is no
+database) is not there; what cannot be written is not kept, and ``trouble`` then says so once. No audit fails
+for want of its store.
+"""
+
+import contextlib
+import hashlib
+import sqlite3
+import time
+import zlib
+from pathlib import Path
+
+DEFAULT_MEGABYTES = 512
+_FILE = "results.sqlite"
+_WAIT_SECONDS = 10.0
+_KEPT_SHARE = 0.9
+_WRITES_BETWEEN_CHECKS = 200
+# Beyond this nothing was used so lately that its place in the order of use matters to anyone.
+_SAME_USE_SECONDS = 3600
+_TABLE = """
+CREATE TABLE IF NOT EXISTS results (
+  key TEXT PRIMARY KEY,
+  digest BLOB NOT NULL,
+  content BLOB NOT NULL,
+  size INTEGER NOT NULL,
+  used INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+
+
+class ResultStore:
+    """Bytes by key, the longest unused dropped when they exceed ``megabytes`` in all."""
+
+    def __init__(self, folder: Path, megabytes: int = DEFAULT_MEGABYTES) -> None:
+        self._file = folder / _FILE
+        self._most = megabytes << 20
+        self._writes = 0
+        self.trouble: str | None = None
+        self._connection = self._opened()
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under a key, ``None`` where it is not there whole."""
+        if self._connection is None:
+            return None
+        try:
+            row = self._connection.execute(
+                "SELECT digest, content, used FROM results WHERE key = ?", (key,)
+            ).fetchone()
+        except sqlite3.Error as error:
+            self._failed(error)
+            return None
+        content = None if row is None else _unpacked(*row[:2])
+        if row is not None and content is None:
+            self._write("DELETE FROM results WHERE key = ?", (key,))
+        elif row is not None and time.time() - row[2] > _SAME_USE_SECONDS:
+            self._write("UPDATE results SET used = ? WHERE key = ?", (int(time.time()), key))
+        return content
+
+    def put(self, key: str, content: bytes) -> None:
+        """Keep something under a key; on a disk that does not take it, do nothing."""
+        packed = zlib.compress(content)
+        row = (key, _digest(packed), packed, len(packed), int(time.time()))
+        if not self._write("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", row):
+            return
+        self._writes += 1
+        if self._writes % _WRITES_BETWEEN_CHECKS == 1:
+            self._shrink()
+
+    def close(self) -> None:
+        """End the use of the file."""
+        if self._connection is not None:
+            if self._writes:
+                self._shrink()
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection | None:
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                return _connected(self._file)
+            except sqlite3.DatabaseError as error:
+                if not _is_damaged(error):
+                    raise
+                self._remove()
+                return _connected(self._file)
+        except (sqlite3.Error, OSError) as error:
+            self._note(error)
+            return None
+
+    def _failed(self, error: sqlite3.Error) -> None:
+        """Start anew where the file is damaged: what is in it cannot be of use to anyone."""
+        if self._connection is None or not _is_damaged(error):
+            self._note(error)
+            return
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+        self._connection = None
+        try:
+            self._remove()
+        except OSError as reason:
+            self._note(reason)
+        else:
+            self._connection = self._opened()
+
+    def _remove(self) -> None:
+        for name in (_FILE, f"{_FILE}-wal", f"{_FILE}-shm"):
+            self._file.with_name(name).unlink(missing_ok=True)
+
+    def _write(self, statement: str, values: tuple[object, ...]) -> bool:
+        if self._connection is None or self.trouble is not None:
+            return False
+        try:
+            self._connection.execute(statement, values)
+        except sqlite3.Error as error:
+            # What is there already can still be read.
+            self._failed(error)
+            return False
+        return True
+
+    def _shrink(self) -> None:
+        """Drop the longest unused results until there is room again."""
+        if self._connection is None or self.trouble is not None:
+            return
+        try:
+            (size,) = self._connection.execute("SELECT coalesce(sum(size), 0) FROM results").fetchone()
+            if size <= self._most:
+                return
+            room = int(self._most * _KEPT_SHARE)
+            self._connection.execute(
+                "DELETE FROM results WHERE key IN (SELECT key FROM (SELECT key,"
+                " sum(size) OVER (ORDER BY used DESC, key) AS upto FROM results) WHERE upto > ?)",
+                (room,),
+            )
+        except sqlite3.Error as error:
+            self._failed(error)
+
+    def _note(self, error: Exception) -> None:
+        reason = " ".join(str(error).split())
+        self.trouble = self.trouble or f"{self._file}: results are not kept: {reason}"
+
+
+def _connected(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=_WAIT_SECONDS, isolation_level=None)
+    try:
+        # A log beside the file lets others read while one writes. What a crash of the machine loses is
+        # audited again, so nothing waits for the disk.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(_TABLE)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _is_damaged(error: sqlite3.Error) -> bool:
+    """Whether a file is no database or not a whole one; errors of the system are of a class of their own."""
+    return type(error) is sqlite3.DatabaseError
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _unpacked(digest: object, content: object) -> bytes | None:
+    if not isinstance(content, bytes) or _digest(content) != digest:
+        return None
+    try:
+        return zlib.decompress(content)
+    except zlib.error:
+        return None

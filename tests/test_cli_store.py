@@ -1,0 +1,55 @@
+"""The result store on the command line: where it is, when it is used, what is said of it."""
+
+from pathlib import Path
+
+import pytest
+from audit_support import KERNEL, run_cli
+
+
+def test_a_second_run_takes_what_the_first_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kernel.ptx").write_text(KERNEL)
+    arguments = ("audit", "kernel.ptx", "--store", "kept", "--store-size", "10", "--json")
+    assert run_cli(monkeypatch, *arguments, "one.json") == 0
+    first = capfd.readouterr()
+
+    def audits_again(*arguments: object) -> None:
+        raise AssertionError("audited again")
+
+    monkeypatch.setattr("ptxaudit.engine.image_audit.audit_images", audits_again)
+    monkeypatch.setattr("ptxaudit.engine.audit.audit_images", audits_again)
+    assert run_cli(monkeypatch, *arguments, "two.json") == 0
+    assert capfd.readouterr() == first
+    assert Path("one.json").read_text() == Path("two.json").read_text()
+    assert run_cli(monkeypatch, *arguments, "three.json", "--no-store") == 2
+
+
+def test_where_results_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("PTXAUDIT_NO_STORE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.chdir(tmp_path)
+    Path("kernel.ptx").write_text(KERNEL)
+    select = ("--select", "divergent-barrier", "--no-assemble")
+    assert run_cli(monkeypatch, "audit", "kernel.ptx", *select, "--no-store") == 0
+    assert not Path("xdg").exists()
+    assert run_cli(monkeypatch, "audit", "kernel.ptx", *select) == 0
+    assert Path("xdg/ptxaudit/results.sqlite").is_file()
+    monkeypatch.setenv("PTXAUDIT_STORE", "named")
+    assert run_cli(monkeypatch, "audit", "kernel.ptx", *select) == 0
+    assert Path("named/results.sqlite").is_file()
+    monkeypatch.setenv("PTXAUDIT_NO_STORE", "1")
+    assert run_cli(monkeypatch, "audit", "kernel.ptx", *select, "--store", "said") == 0
+    assert Path("said/results.sqlite").is_file()
+
+
+def test_a_store_that_cannot_be_used_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("kernel.ptx").write_text(KERNEL)
+    Path("file").write_text("")
+    assert run_cli(monkeypatch, "audit", "kernel.ptx", "--no-assemble", "--store", "file/folder") == 0
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("ptxaudit: file/folder/results.sqlite: results are not kept: ")
