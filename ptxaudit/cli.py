@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ptxaudit.analysis.context import FunctionAnalysis
     from ptxaudit.engine.audit import AuditRun
     from ptxaudit.engine.registry import Registry
+    from ptxaudit.rules.code import FunctionCode
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -323,6 +324,7 @@ def audit_command(
         launch_file or settings.launch,
         strict or settings.strict,
         listings=html_file is not None or sarif_file is not None,
+        code=html_file is not None,
         assemble=assemble,
         timings=timings,
         store=store_of(store_folder, store_megabytes, no_store),
@@ -357,6 +359,7 @@ def _audit(
     strict: bool,
     count: bool = False,
     listings: bool = False,
+    code: bool = False,
     assemble: bool = False,
     timings: bool = False,
     store: Store | None = None,
@@ -377,11 +380,19 @@ def _audit(
         listings=listings,
         assemble=assemble,
         timings=timings,
+        pack=_packing() if code else None,
     )
     with opened(store, options) as recall, _progress() as advance:
         known = None if recall is None else recall.has
         with started_early(images, known) as started:
             return audit(started, options, advance, recall), registry
+
+
+def _packing() -> "Callable[[FunctionCode], bytes]":
+    """How a page keeps a function's code; only an audit that writes one loads it."""
+    from ptxaudit.report.codepage import pack_code
+
+    return pack_code
 
 
 def _list(images: Iterator[Found], selection: Selection, json_file: Path | None) -> int:

@@ -1,8 +1,8 @@
-"use strict";
+/* The page: findings, functions, filters, keys. */
 (() => {
-  const FIRST_ROWS = 100, LINE = 18, OVERSCAN = 30;
+  const { byId, make, colour } = ui;
+  const FIRST_ROWS = 100;
   const root = document.documentElement;
-  const byId = (id) => document.getElementById(id);
   const store = (value) => {
     // Storage is refused to pages opened from disk in some browsers; the choice then lasts for the visit.
     try {
@@ -14,29 +14,6 @@
   const saved = store();
   if (saved === "light" || saved === "dark") root.dataset.theme = saved;
 
-  const make = (tag, properties = {}, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
-  };
-
-  /* Code colouring: text is only ever split into text nodes. */
-  const TOKEN = /(\/\/.*|\/\*.*?\*\/)|(%[\w.$]+|\b(?:U?R\d+|U?RZ|U?P\d|U?PT)\b)|(^\s*(?:\/\*[0-9a-f]+\*\/\s*)?(?:@!?[%\w]+\s+)?)([A-Za-z_][\w.]*(?:::[\w.]+)*)|(\s\.[a-z]\w*(?:\.\w+)*)|\b(0x[0-9a-fA-F]+|\d+)\b/g;
-  const colour = (element, text) => {
-    element.textContent = "";
-    let last = 0;
-    const put = (kind, value) => value && element.append(kind ? make("span", { className: kind, textContent: value }) : value);
-    for (const match of text.matchAll(TOKEN)) {
-      put("", text.slice(last, match.index));
-      const [whole, comment, register, before, opcode, directive, number] = match;
-      if (opcode) {
-        put("", before);
-        put(text[match.index + whole.length] === ":" ? "" : "tok-op", opcode);
-      } else put(comment ? "tok-com" : register ? "tok-reg" : directive ? "tok-dir" : number ? "tok-num" : "", whole);
-      last = match.index + whole.length;
-    }
-    put("", text.slice(last));
-  };
   const colourAll = (within) => {
     for (const text of within.querySelectorAll(".excerpt .text, .fix .text, .rule-body .text")) {
       if (!text.dataset.coloured) { colour(text, text.textContent); text.dataset.coloured = "1"; }
@@ -78,8 +55,14 @@
       if (location.hash.slice(1) !== id) history.replaceState(null, "", "#" + id);
       select(item);
     };
+    const openCode = (hash, finding = null) => {
+      const [anchor, at] = hash.split(":");
+      return codeView.open(anchor, { at, finding });
+    };
     const followHash = () => {
       const id = decodeURIComponent(location.hash.slice(1));
+      if (id.startsWith("c-")) { openCode(id); return; }
+      codeView.leave();
       if (known.has(id)) goTo(id);
       else if (byId(id)?.matches("details")) byId(id).open = true;
     };
@@ -179,9 +162,7 @@
     const WORDS = { f: ["finding", "error"], u: ["unknown", "unknown"], c: ["clean", "clean"], n: ["not applicable", "muted"] };
     const detail = (item) => {
       const cell = make("td", { colSpan: 3 });
-      const openListing = item.listing >= 0 && data.listings[item.listing].kept
-        ? make("button", { type: "button", className: "link", textContent: "Open its listing", onclick: () => view(item.listing, item.line) }) : "";
-      cell.append(make("div", { className: "full", textContent: item.shown === item.name ? item.name : `${item.shown} (${item.name})` }), openListing);
+      cell.append(make("div", { className: "full", textContent: item.shown === item.name ? item.name : `${item.shown} (${item.name})` }));
       const grid = make("div", { className: "grid" });
       for (const number of item.findings) {
         const finding = cards[number];
@@ -204,10 +185,11 @@
       const name = make("button", { type: "button", className: "fname", textContent: item.shown, title: item.shown });
       name.setAttribute("aria-expanded", "false");
       const line = make("tr", { className: "row" },
-        make("td", {}, name, make("div", { className: "finput", textContent: item.input })),
+        make("td", {}, name, make("div", { className: "finput", textContent: item.input }), item.code ? make("a", { className: "open-code", href: "#" + item.code, textContent: "Open the code" }) : ""),
         make("td", {}, make("div", { className: "mono", textContent: item.arch }), make("div", { className: "finput", textContent: item.evidence === "both" ? "ptx, sass" : item.evidence })),
         make("td", {}, chips(item)));
-      line.addEventListener("click", () => {
+      line.addEventListener("click", (event) => {
+        if (event.target.closest("a")) return;
         const next = line.nextElementSibling;
         const isOpen = next?.classList.contains("detail");
         if (isOpen) next.remove(); else line.after(detail(item));
@@ -233,81 +215,15 @@
       });
     }
 
-    /* Whole listings: only the lines in sight exist. */
-    const viewer = byId("viewer"), scroll = byId("viewer-scroll"), space = byId("viewer-space"), body = byId("viewer-lines");
-    const find = byId("viewer-find"), foundText = byId("viewer-found");
-    let lines = [], marks = new Map(), at = 0, drawn = "", isSass = false;
-    const OFFSET = /^\s*(?:\/\*)?(?:0x)?([0-9a-fA-F]{4,})(?:\*\/|:|\s)/;
-    const texts = new Map();
-    const listingLines = (number) => {
-      if (!texts.has(number)) texts.set(number, JSON.parse(byId("listing-" + number).textContent).split("\n"));
-      return texts.get(number);
-    };
-    const drawLines = () => {
-      const first = Math.max(0, Math.floor(scroll.scrollTop / LINE) - OVERSCAN);
-      const last = Math.min(lines.length, Math.ceil((scroll.scrollTop + scroll.clientHeight) / LINE) + OVERSCAN);
-      if (drawn === `${first} ${last} ${at}`) return;
-      drawn = `${first} ${last} ${at}`;
-      body.style.top = first * LINE + "px";
-      const shown = [];
-      for (let index = first; index < last; index++) {
-        const mark = marks.get(index + 1);
-        const text = make("span", { className: "text" });
-        const [prefix, offset] = isSass ? OFFSET.exec(lines[index]) ?? ["", ""] : ["", index + 1];
-        colour(text, isSass && prefix ? "    " + lines[index].slice(prefix.length).trimStart() : lines[index]);
-        const line = make("span", { className: "line" }, make("span", { className: "no", textContent: offset }), text);
-        if (mark) {
-          line.classList.add(mark.kind);
-          line.title = mark.note;
-          line.append(make("a", { href: "#" + mark.id, textContent: mark.rule, onclick: (event) => { event.preventDefault(); viewer.close(); goTo(mark.id); } }));
-        }
-        if (index + 1 === at) line.classList.add("at");
-        shown.push(line);
-      }
-      body.replaceChildren(...shown);
-    };
-    scroll.addEventListener("scroll", drawLines);
-    addEventListener("resize", () => viewer.open && drawLines());
-    const jump = (line) => { at = line; scroll.scrollTop = Math.max(0, (line - 8) * LINE); drawLines(); };
-    const view = (number, line) => {
-      lines = listingLines(number);
-      isSass = data.listings[number].sass;
-      marks = new Map();
-      for (const item of cards) {
-        item.places.forEach(([listing, place, note], index) => {
-          if (listing !== number || (index && marks.has(place))) return;
-          marks.set(place, { id: item.id, rule: item.rule, note, kind: index ? "related" : item.severity });
-        });
-      }
-      byId("viewer-name").textContent = `${data.listings[number].name}, ${lines.length.toLocaleString("en")} lines${isSass ? " of SASS" : ""}`;
-      space.style.height = lines.length * LINE + "px";
-      find.value = ""; foundText.textContent = ""; drawn = "";
-      if (!viewer.open) viewer.showModal();
-      jump(line || 1);
-    };
-    const findNext = (back) => {
-      const wanted = find.value.toLowerCase();
-      if (!wanted) return;
-      for (let step = 1; step <= lines.length; step++) {
-        const index = (at - 1 + (back ? -step : step) + 2 * lines.length) % lines.length;
-        if (lines[index].toLowerCase().includes(wanted)) { foundText.textContent = `line ${index + 1}`; jump(index + 1); return; }
-      }
-      foundText.textContent = "not found";
-    };
-    find.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") { event.preventDefault(); findNext(event.shiftKey); }
-      // A search field takes the first Escape for itself; here it closes the listing, as the button says.
-      if (event.key === "Escape") { event.preventDefault(); viewer.close(); }
-    });
-    byId("viewer-close").addEventListener("click", () => viewer.close());
-
-    const inputs = new Map(data.listings.map((item, number) => [item.name, number]));
     document.addEventListener("click", (event) => {
-      const listing = event.target.closest("[data-listing]");
-      if (listing) {
-        const number = inputs.get(listing.dataset.listing);
-        if (number !== undefined && data.listings[number].kept) view(number, Number(listing.dataset.line));
-        else listing.replaceWith(make("span", { className: "muted", textContent: "left out of this page" }));
+      const code = event.target.closest('a[href^="#c-"]');
+      if (code) {
+        event.preventDefault();
+        const finding = known.get(code.dataset.finding ?? code.closest(".card")?.id) ?? null;
+        openCode(code.hash.slice(1), finding).then((opened) => {
+          if (!opened) code.replaceWith(make("span", { className: "muted", textContent: "its code was left out of this page" }));
+        });
+        return;
       }
       const wanted = event.target.closest("[data-rule]");
       if (wanted) {
@@ -325,6 +241,8 @@
     const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
     const switchTheme = () => { root.dataset.theme = dark() ? "light" : "dark"; store(root.dataset.theme); };
     byId("theme").addEventListener("click", switchTheme);
+    const owners = new Map(data.functions.map((item) => [item.code, item]));
+    codeView.setUp({ goTo, switchTheme, findingsOf: (anchor) => owners.get(anchor)?.findings.map((number) => cards[number]) ?? [] });
 
     const move = (by) => {
       const list = cards.filter((item) => item.visible);
@@ -334,7 +252,7 @@
       goTo(list[next].id);
     };
     addEventListener("keydown", (event) => {
-      if (event.ctrlKey || event.metaKey || event.altKey || viewer.open) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || codeView.isOpen()) return;
       if (event.target.matches("input, select, textarea")) {
         if (event.key === "Escape") { if (event.target === filter) { filter.value = ""; apply(); } event.target.blur(); }
         return;

@@ -76,7 +76,7 @@ def test_imports_only_from_layers_above(path: Path) -> None:
     assert not below, f"{module_name(path)} imports from below: {below}"
 
 
-@pytest.mark.parametrize("library", ["click", "jinja2", "elftools", "jsonschema"])
+@pytest.mark.parametrize("library", ["click", "jinja2", "elftools", "graphlay", "jsonschema"])
 def test_library_is_imported_in_one_place(library: str) -> None:
     users = [module_name(path) for path in MODULES if library in {layer(name) for name in imported(path)}]
     assert len(users) == 1, users

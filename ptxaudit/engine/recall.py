@@ -39,7 +39,16 @@ _FORMAT = 1
 _PACKAGE = Path(__file__).resolve().parent.parent
 # Whatever has come to a limit of time (300 s of an exploration, or of a tool) has taken longer than this.
 _LONGEST_SECONDS = 280.0
-_LIBRARIES = ("numpy", "pyelftools", "pycxxfilt", "regex", "rustworkx", "cuda-bindings", "nvidia-nvjitlink")
+_LIBRARIES = (
+    "numpy",
+    "pyelftools",
+    "pycxxfilt",
+    "regex",
+    "rustworkx",
+    "graphlay",
+    "cuda-bindings",
+    "nvidia-nvjitlink",
+)
 _TOOLS = ("nvdisasm", "ptxas")
 _HELD_IN = frozenset({"ptxaudit.engine.results", "ptxaudit.rules.model", "ptxaudit.source"})
 

@@ -1,8 +1,9 @@
 """A comparison of two builds as one self-contained HTML page."""
 
 from ptxaudit.engine.compare import Comparison
+from ptxaudit.report.characters import visible
 from ptxaudit.report.compare_text import grouped, totals
-from ptxaudit.report.html import inline, page_environment, source_hash, visible
+from ptxaudit.report.html import inline, page_environment, source_hash
 
 
 def render(comparison: Comparison, old: str, new: str) -> str:

@@ -17,35 +17,34 @@ from dataclasses import replace
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from ptxaudit.report.pagedata import LISTING_BUDGET, build_data
+from ptxaudit.report.characters import seen, visible
+from ptxaudit.report.pagedata import CODE_BUDGET, build_data
 from ptxaudit.report.sequence import Diagram
-from ptxaudit.report.view import build_page
+from ptxaudit.report.view import build_page, place_name
 from ptxaudit.resources import templates_root
 from ptxaudit.rules.model import AuditReport, Severity
 from ptxaudit.rules.pattern import Pattern
 from ptxaudit.source import Location, LocationKind
 
 OPEN_CARDS = 30
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
-)
-
+SCRIPTS = ("common.js", "code.js", "report.js")
 _CODE_WORD = re.compile(
     r"((?<![\w.:/%<-])(?:%[\w.]*\w|\.[a-z]\w+(?:(?:\.|::)\w+)*|[a-z]\w+(?:(?:\.|::)[a-z_]\w+)+"
     r"|[A-Z][A-Z0-9]+(?:\.[A-Z0-9]+)+)(?![\w/>-]))"
 )
 
 
-def render(report: AuditReport, patterns: Mapping[str, Pattern], listing_budget: int = LISTING_BUDGET) -> str:
+def render(report: AuditReport, patterns: Mapping[str, Pattern], code_budget: int = CODE_BUDGET) -> str:
     """The page for a report, as text to be written as UTF-8.
 
-    ``patterns`` are the rules' patterns by id; a rule without one is shown by its id. Whole listings are
-    put in up to ``listing_budget`` characters; the page says which were left out.
+    ``patterns`` are the rules' patterns by id; a rule without one is shown by its id. Functions' code is
+    put in up to ``code_budget`` characters; the page says which were left out.
     """
     environment = page_environment()
     page = build_page(report, {name: pattern.title for name, pattern in patterns.items()})
-    data = build_data(page, listing_budget)
-    style, script = (inline(environment, name) for name in ("report.css", "report.js"))
+    data = build_data(page, code_budget)
+    style = inline(environment, "report.css")
+    script = Markup("\n").join(inline(environment, name) for name in SCRIPTS)
     shown = {row.rule for row in page.rules} | {card.finding.rule for card in page.suppressed}
     text = environment.get_template("report.html.j2").render(
         page=page,
@@ -61,29 +60,6 @@ def render(report: AuditReport, patterns: Mapping[str, Pattern], listing_budget:
     return visible(text)
 
 
-def visible(text: str) -> str:
-    """The text with every character that cannot be seen replaced by one that can."""
-    return _INVISIBLE.sub(_picture, text)
-
-
-def seen(value: object) -> object:
-    """``visible`` of every text in a value made of mappings, lists and plain values."""
-    if isinstance(value, str):
-        return visible(value.replace("\r\n", "\n"))
-    if isinstance(value, Mapping):
-        return {key: seen(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [seen(item) for item in value]
-    return value
-
-
-def _picture(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
-
-
 def page_environment() -> Environment:
     """Templates, escaped, with the filters that they use."""
     environment = Environment(
@@ -97,6 +73,7 @@ def page_environment() -> Environment:
         prose=prose,
         seen=seen,
         paragraphs=_paragraphs,
+        place_name=place_name,
         short_place=_short_place,
         short_name=_short_name,
         cycle_range=_cycle_range,

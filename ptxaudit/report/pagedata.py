@@ -1,40 +1,43 @@
-"""The page's JSON blocks: what its script shows on demand (function list, whole listings)."""
+"""The page's JSON: what its script shows on demand (the function list), and the blocks of functions' code."""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptxaudit.report.view import Card, Page
+from ptxaudit.report.codepage import code_anchor
+from ptxaudit.report.view import Card, Page, PlaceView, place_name
 from ptxaudit.rules.model import FunctionReport, Verdict
 
-LISTING_BUDGET = 8_000_000
+CODE_BUDGET = 24_000_000
 
 _CODES = {Verdict.FINDING: "f", Verdict.UNKNOWN: "u", Verdict.CLEAN: "c", Verdict.NOT_APPLICABLE: "n"}
 
 
 @dataclass(frozen=True, slots=True)
-class ListingBlock:
-    """A listing that travels in the page, as one JSON string in a block of its own."""
+class CodeData:
+    """The code of a function as it travels in the page: compressed, in base64."""
 
-    number: int
+    anchor: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PageData:
-    """The index that the script reads at once, the listings that it reads when one is opened, and the
-    inputs whose listings were left out."""
+    """The index that the script reads at once, the code that it reads when it is opened, and the names of
+    functions whose code was left out."""
 
     index: Mapping[str, object]
-    listings: tuple[ListingBlock, ...]
+    code: tuple[CodeData, ...]
     omitted: tuple[str, ...]
 
 
-def build_data(page: Page, budget: int = LISTING_BUDGET) -> PageData:
-    """Collect the data. Listings are put in until ``budget`` characters are spent, those with findings
-    first, then those with something undecided."""
-    kept = _choose(page, budget)
-    texts = page.report.listings
-    numbers = {name: number for number, name in enumerate(texts)}
+def build_data(page: Page, budget: int = CODE_BUDGET) -> PageData:
+    """Collect the data. Code is put in until ``budget`` characters are spent, that with findings first,
+    then that with something undecided."""
+    blocks = {
+        key: CodeData(code_anchor(*key), base64.b64encode(page.report.code[key]).decode())
+        for key in _choose(page, budget)
+    }
     rules = [row.rule for row in page.rules]
     position = {rule: index for index, rule in enumerate(rules)}
     cards = (*page.cards, *page.suppressed)
@@ -43,60 +46,64 @@ def build_data(page: Page, budget: int = LISTING_BUDGET) -> PageData:
         anchors.setdefault((card.finding.input, card.finding.function), []).append(number)
     index = {
         "rules": rules,
-        "findings": [_finding(card, numbers) for card in cards],
+        "findings": [_finding(card) for card in cards],
         "functions": [
-            _function(item, page, position, numbers, anchors.get((item.input, item.name), []))
+            _function(item, position, anchors.get((item.input, item.name), []), blocks)
             for item in page.report.functions
         ],
-        "listings": [
-            {"name": name, "kept": name in kept, "sass": bool(page.listings[name].offsets)} for name in texts
-        ],
     }
-    blocks = tuple(ListingBlock(numbers[name], texts[name]) for name in texts if name in kept)
-    return PageData(index, blocks, tuple(name for name in texts if name not in kept))
+    omitted = (
+        item.demangled or item.name for item in page.report.functions if (item.input, item.name) not in blocks
+    )
+    return PageData(index, tuple(blocks.values()), tuple(omitted) if page.report.code else ())
 
 
-def _choose(page: Page, budget: int) -> set[str]:
-    found = {card.finding.input for card in page.cards} | {
-        card.primary.excerpt.listing for card in page.cards if card.primary.excerpt.listing
-    }
-    unknown = {item.input for group in page.undecided for item, _ in group.functions}
-    names = sorted(page.report.listings, key=lambda name: (name not in found, name not in unknown))
-    kept: set[str] = set()
-    for name in names:
-        size = len(page.report.listings[name])
+def _choose(page: Page, budget: int) -> list[tuple[str, str]]:
+    found = {(card.finding.input, card.finding.function) for card in (*page.cards, *page.suppressed)}
+    unknown = {(item.input, item.name) for group in page.undecided for item, _ in group.functions}
+    chosen: list[tuple[str, str]] = []
+    for key in sorted(page.report.code, key=lambda key: (key not in found, key not in unknown)):
+        size = -(-len(page.report.code[key]) // 3) * 4
         if size <= budget:
-            kept.add(name)
+            chosen.append(key)
             budget -= size
-    return kept
+    return chosen
 
 
-def _finding(card: Card, numbers: Mapping[str, int]) -> dict[str, object]:
+def _finding(card: Card) -> dict[str, object]:
     finding = card.finding
-    places = [
-        [numbers[view.excerpt.listing], view.line, view.place.note or finding.message]
-        for view in (card.primary, *card.related)
-        if view.excerpt.listing is not None
-    ]
     words = (finding.rule, card.title, card.function, finding.function, finding.input, finding.message)
+    steps = () if finding.witness is None else finding.witness.steps
     return {
         "id": card.anchor,
         "severity": finding.severity.value,
         "rule": finding.rule,
         "search": " ".join((*words, finding.primary.text, finding.fingerprint)).lower(),
-        "places": places,
+        "places": [*_places(card.primary, finding.message, True), *_related_places(card)],
+        "path": finding.path,
+        "steps": [[place_name(step.location), step.role] for step in steps],
         "suppressed": finding.suppressed is not None,
     }
 
 
+def _related_places(card: Card) -> list[list[object]]:
+    return [place for view in card.related for place in _places(view, card.finding.message, False)]
+
+
+def _places(view: PlaceView, message: str, primary: bool) -> list[list[object]]:
+    """A place and its twins: what the code calls it, what is said of it, whether it is the finding's own."""
+    note = view.place.note or message
+    named = [place_name(one.place.location) for one in (view, *view.twins)]
+    return [[name, note, primary] for name in dict.fromkeys(named) if name]
+
+
 def _function(
     item: FunctionReport,
-    page: Page,
     position: Mapping[str, int],
-    numbers: Mapping[str, int],
     findings: list[int],
+    blocks: Mapping[tuple[str, str], CodeData],
 ) -> dict[str, object]:
-    listing = page.listings.get(item.input)
+    block = blocks.get((item.input, item.name))
     return {
         "name": item.name,
         "shown": item.demangled or item.name,
@@ -109,6 +116,5 @@ def _function(
         "reasons": {position[rule]: why for rule, why in item.unknown_reasons.items() if rule in position},
         "facts": [*item.facts.items(), *(("assumed", text) for text in item.assumptions)],
         "findings": findings,
-        "listing": numbers.get(item.input, -1),
-        "line": listing.starts.get(item.name, 1) if listing is not None else 0,
+        "code": "" if block is None else block.anchor,
     }

@@ -2,10 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from ptxaudit.report.codepage import code_anchor
 from ptxaudit.report.excerpt import (
     CONTEXT_LINES,
     Excerpt,
@@ -26,28 +27,26 @@ from ptxaudit.rules.model import (
     Severity,
     Verdict,
 )
+from ptxaudit.source import Location, LocationKind
 
 TWIN_CONTEXT_LINES = 2
+_PLACE_LETTERS = {LocationKind.PTX: "p", LocationKind.SASS: "s"}
 _UNSAFE_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceView:
-    """A place with its excerpt; ``line`` is its line in its listing (0 when it is not in one).
-
-    ``twins`` are the same instruction in the other language and in the source.
-    """
+    """A place with its excerpt; ``twins`` are the same instruction in the other language and the source."""
 
     place: CodePlace
     excerpt: Excerpt
     label: str
-    line: int
     twins: "tuple[PlaceView, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A finding, ready to show."""
+    """A finding, ready to show; ``code`` is the anchor of its function's code, empty where none was kept."""
 
     anchor: str
     finding: Finding
@@ -56,6 +55,7 @@ class Card:
     primary: PlaceView
     related: tuple[PlaceView, ...]
     diagram: Diagram | None
+    code: str
 
     @property
     def stacked(self) -> bool:
@@ -123,7 +123,6 @@ class Page:
     rules: tuple[RuleRow, ...]
     undecided: tuple[UndecidedGroup, ...]
     costs: tuple[CostRow, ...]
-    listings: Mapping[str, Listing]
 
     @property
     def groups(self) -> tuple[CardGroup, ...]:
@@ -138,7 +137,8 @@ def build_page(report: AuditReport, titles: Mapping[str, str]) -> Page:
     names = {(item.input, item.name): item.demangled or item.name for item in report.functions}
     anchors: Counter[str] = Counter()
     cards = [
-        _card(finding, names, titles, listings, anchors) for finding in sorted(report.findings, key=_order)
+        _card(finding, names, titles, listings, anchors, report.code)
+        for finding in sorted(report.findings, key=_order)
     ]
     active = tuple(card for card in cards if card.finding.suppressed is None)
     return Page(
@@ -153,7 +153,6 @@ def build_page(report: AuditReport, titles: Mapping[str, str]) -> Page:
         rules=_rule_rows(report, active, titles),
         undecided=_undecided(report.functions),
         costs=_costs(active),
-        listings=listings,
     )
 
 
@@ -179,6 +178,7 @@ def _card(
     titles: Mapping[str, str],
     listings: Mapping[str, Listing],
     anchors: Counter[str],
+    kept: Collection[tuple[str, str]],
 ) -> Card:
     base = "f-" + _UNSAFE_ID.sub(lambda match: f"_{ord(match[0]):x}_", finding.fingerprint)
     anchors[base] += 1
@@ -196,7 +196,19 @@ def _card(
         primary=views[0],
         related=tuple(views[1:]),
         diagram=lay_out(finding.witness) if finding.witness else None,
+        code=code_anchor(*key) if (key := (finding.input, finding.function)) in kept else "",
     )
+
+
+def place_name(location: Location | None) -> str:
+    """What a function's code calls a place: ``p12`` a line of PTX, ``s2a0`` an offset of SASS; empty for
+    others."""
+    if location is None or location.kind not in _PLACE_LETTERS:
+        return ""
+    letter = _PLACE_LETTERS[location.kind]
+    if location.offset is not None:
+        return f"{letter}{location.offset:x}"
+    return "" if location.line is None else f"{letter}{location.line}"
 
 
 def _spot(
@@ -211,9 +223,7 @@ def _spot(
     return place, None, 0
 
 
-def _twins(
-    place: CodePlace, finding: Finding, listings: Mapping[str, Listing]
-) -> tuple[PlaceView, ...]:
+def _twins(place: CodePlace, finding: Finding, listings: Mapping[str, Listing]) -> tuple[PlaceView, ...]:
     """The twins of a place, those of one language that stand near each other in one excerpt."""
     views: list[PlaceView] = []
     shown: set[tuple[str, int]] = set()
@@ -224,7 +234,7 @@ def _twins(
         marks = _marks_of(place.twins, finding, listings, listing)
         block = excerpt(twin, listing, line, marks, "related", TWIN_CONTEXT_LINES)
         shown |= {(block.listing, one.number) for one in block.lines if block.listing is not None}
-        views.append(PlaceView(twin, block, place_label(twin), line))
+        views.append(PlaceView(twin, block, place_label(twin)))
     return tuple(views)
 
 
@@ -249,7 +259,7 @@ def _place(index: int, spots: list[tuple[CodePlace, Listing | None, int]]) -> Pl
     # A related line that the primary excerpt shows in its context is not surrounded by it once more.
     context = 0 if index and near_primary else CONTEXT_LINES
     block = excerpt(place, listing, line, marks, "related" if index else "primary", context)
-    return PlaceView(place, block, place_label(place), line)
+    return PlaceView(place, block, place_label(place))
 
 
 def _rule_rows(

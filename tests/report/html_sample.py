@@ -2,6 +2,10 @@
 
 from dataclasses import replace
 
+from code_sample import joined, ptx_code, sass_text
+
+from ptxaudit.report.codepage import pack_code
+from ptxaudit.rules.code import FunctionCode
 from ptxaudit.rules.model import (
     AuditReport,
     Category,
@@ -419,6 +423,16 @@ FUNCTIONS = (
 )  # fmt: skip
 
 
+def sample_code() -> dict[tuple[str, str], FunctionCode]:
+    """The code of the sample's functions; the split-K kernel has its SASS beside it."""
+    code = {(SPLITK, name): one for name, one in ptx_code(SPLITK, SPLITK_PTX).items()}
+    code |= {(HOPPER, name): one for name, one in ptx_code(HOPPER, HOPPER_PTX).items()}
+    sass = {name: sass_text(CUBIN, _sass(), name) for name in (SPLITK_NAME, "reduce_rows")}
+    code |= {(CUBIN, name): FunctionCode(name, name, (text,)) for name, text in sass.items()}
+    code[SPLITK, SPLITK_NAME] = joined(code[SPLITK, SPLITK_NAME], sass[SPLITK_NAME])
+    return code
+
+
 def sample_report() -> AuditReport:
     """Three readable inputs, one broken, four findings, one suppressed, three undecided functions."""
     return AuditReport(
@@ -436,11 +450,12 @@ def sample_report() -> AuditReport:
         functions=FUNCTIONS,
         findings=(MEMBAR, INVALIDATE, SCOPE, RELEASE, SUPPRESSED),
         listings={SPLITK: SPLITK_PTX, HOPPER: HOPPER_PTX, CUBIN: _sass()},
+        code={key: pack_code(one) for key, one in sample_code().items()},
     )
 
 
 def large_report(functions: int = 500, findings: int = 400, lines: int = 18_000) -> AuditReport:
-    """A report of the size of a whole library: many functions, and one very long listing."""
+    """A report of the size of a whole library: many functions, and one very long kernel, the first."""
     base = sample_report()
     filler = "".join(
         f"\tadd.s32 \t%r{number % 300}, %r{number % 299}, {number};\n" for number in range(lines)
@@ -463,4 +478,11 @@ def large_report(functions: int = 500, findings: int = 400, lines: int = 18_000)
         )
         for number in range(findings)
     )
-    return replace(base, functions=many, findings=found, listings={**base.listings, SPLITK: listing})
+    code = {
+        (item.input, item.name): base.code[item.input, FUNCTIONS[0].name]
+        for item in many[1:]
+        if item.input == SPLITK
+    }
+    code[SPLITK, "kernel_0"] = pack_code(ptx_code(SPLITK, listing)[SPLITK_NAME])
+    listings = {**base.listings, SPLITK: listing}
+    return replace(base, functions=many, findings=found, listings=listings, code=code)

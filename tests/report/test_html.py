@@ -1,10 +1,13 @@
 """The HTML page: structure, escaping, size and what it says."""
 
+import base64
+import gzip
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from html_sample import (
@@ -16,11 +19,15 @@ from html_sample import (
     SCOPE,
     SCOPE_REASON,
     SPLITK,
+    SPLITK_NAME,
     large_report,
+    sample_code,
     sample_report,
 )
 
-from ptxaudit.report.html import OPEN_CARDS, prose, render, visible
+from ptxaudit.report.characters import visible
+from ptxaudit.report.codepage import code_anchor, pack_code
+from ptxaudit.report.html import OPEN_CARDS, prose, render
 from ptxaudit.resources import templates_root
 from ptxaudit.rules.model import AuditReport, CodePlace, FunctionReport, InputReport, Verdict
 
@@ -135,7 +142,9 @@ def test_every_local_link_has_a_target(page: Page):
     assert len(ids) == len(set(ids))
     links = [attributes.get("href") or "" for name, attributes in page.elements if name == "a"]
     assert links
-    assert {link[1:] for link in links} <= set(ids)
+    code = {"data-" + link[1:].split(":")[0] for link in links if link.startswith("#c-")}
+    assert code
+    assert {link[1:] for link in links if not link.startswith("#c-")} | code <= set(ids)
 
 
 def test_undecided_functions_are_grouped_by_reason(page: Page):
@@ -149,16 +158,43 @@ def test_undecided_functions_are_grouped_by_reason(page: Page):
 def test_the_function_data_is_complete(page: Page):
     data = page.data()
     assert isinstance(data, dict)
-    assert [item["listing"] for item in data["functions"]] == [0, 2, 1, 1, 2]
     first = data["functions"][0]
     rules = data["rules"]
     named = {rules[int(key)]: code for key, code in first["verdicts"].items()}
     assert named["mbarrier-wait-scope-too-narrow"] == "f"
     assert named["l1-invalidate-in-poll-loop"] == "n"
     assert [data["findings"][number]["rule"] for number in first["findings"]] == [SCOPE.rule]
+    assert [bool(item["code"]) for item in data["functions"]] == [True] * 5
+    assert first["code"] == code_anchor(SPLITK, first["name"])
+
+
+def unpacked(page: Page, input_name: str, function: str) -> dict[str, Any]:
+    """The code of a function as the page carries it."""
+    block = "".join(page.texts[page.by_id("data-" + code_anchor(input_name, function))])
+    code = json.loads(gzip.decompress(base64.b64decode(block)))
+    assert isinstance(code, dict)
+    return code
+
+
+def test_the_code_of_a_function_is_complete(page: Page):
+    code = unpacked(page, SPLITK, SPLITK_NAME)
+    ptx, sass = code["texts"]
+    assert (ptx["language"], sass["language"]) == ("ptx", "sass")
     lines = sample_report().listings[SPLITK].split("\n")
-    assert lines[first["line"] - 1].startswith(".visible .entry gemm_splitk")
-    assert page.data("listing-0") == sample_report().listings[SPLITK]
+    assert ptx["lines"] == lines[ptx["first"] - 1 : ptx["first"] - 1 + len(ptx["lines"])]
+    wait = next(i for i, line in enumerate(ptx["lineOf"]) if "try_wait" in ptx["lines"][line])
+    theirs = [sass["offsets"][i] for i, own in enumerate(code["pairs"]["ptxOf"]) if own == wait]
+    assert theirs == [0xA20, 0xA30]
+    assert [sass["offsets"][i] for i in code["pairs"]["telling"]] == [0xA20, 0xA60, 0x1880]
+    file, line, caller = code["sources"][ptx["sources"][wait]]
+    assert code["sourceTexts"][file][str(line)] == "while (!barrier.try_wait(phase)) {}"
+    assert code["sources"][caller][:2] == ["python/kernel.py", 7]
+    assert all(len(text["picture"]["boxes"]) == len(text["blocks"]) for text in code["texts"])
+
+
+def test_the_same_code_is_packed_to_the_same_bytes():
+    first, second = (pack_code(sample_code()[SPLITK, SPLITK_NAME]) for _ in range(2))
+    assert first == second
 
 
 def test_nothing_is_loaded_and_only_this_script_may_run(page: Page):
@@ -177,7 +213,7 @@ def test_nothing_is_loaded_and_only_this_script_may_run(page: Page):
         assert name not in {"link", "iframe", "object", "base", "img"}
     scripts = [page.elements[index][1].get("type") for index in page.all("script")]
     assert scripts.count(None) == 1
-    assert set(scripts) == {None, "application/json"}
+    assert set(scripts) == {None, "application/json", "text/plain"}
     assert not re.search(r"url\(\s*['\"]?(?!#)|@import", page.text(page.all("style")[0]))
 
 
@@ -311,15 +347,17 @@ def test_a_related_line_near_the_primary_one_is_not_shown_in_context_twice(page:
     assert page.text(card).count("mov.u32 %r70, mailbox_full;") == 1
 
 
-def test_listings_over_the_budget_are_left_out_with_a_notice():
+def test_code_over_the_budget_is_left_out_with_a_notice():
     report = sample_report()
-    sizes = {name: len(text) for name, text in report.listings.items()}
-    page = Page(render(report, PATTERNS, listing_budget=sizes[SPLITK] + sizes[HOPPER]))
+    # What has findings and something undecided comes first.
+    first = ((CUBIN, SPLITK_NAME), (HOPPER, "attention_combine"))
+    size = sum(len(base64.b64encode(report.code[key])) for key in first)
+    page = Page(render(report, PATTERNS, code_budget=size))
     data = page.data()
     assert isinstance(data, dict)
-    kept = {item["name"]: item["kept"] for item in data["listings"]}
-    assert kept == {SPLITK: True, HOPPER: True, CUBIN: False}
-    assert f"1 whole listing is left out (excerpts are complete): {CUBIN}." in page.text(page.by_id("inputs"))
+    kept = [item["input"] for item in data["functions"] if item["code"]]
+    assert kept == [CUBIN, HOPPER]
+    assert "the code of 3 functions is left out" in page.text(page.by_id("inputs"))
 
 
 def test_a_place_outside_every_listing_says_so():
@@ -336,8 +374,8 @@ def test_a_large_report_is_lazy_and_of_bounded_size():
     assert len(page.all("details", "card")) == 400
     assert len(opened) == OPEN_CARDS
     assert len(page.all("template")) == 400 - OPEN_CARDS
-    listings = sum(len(listing) for listing in report.listings.values())
-    assert len(text) < 2 * listings + 400 * 14_000, "a card costs little, a listing is there once"
+    code = sum(len(packed) for packed in report.code.values())
+    assert len(text) < 2 * code + 400 * 14_000, "a card costs little, code is compressed"
     shown = [index for index in page.all("span", "line")]
     assert len(shown) < 400 * 40, "only excerpts are put in the page"
 

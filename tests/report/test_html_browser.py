@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from html_sample import PATTERNS, SCOPE, large_report, sample_report
+from html_sample import PATTERNS, SCOPE, SPLITK, SPLITK_NAME, large_report, sample_code, sample_report
 
+from ptxaudit.report.codepage import code_anchor, pack_code
 from ptxaudit.report.html import render
+from ptxaudit.rules.code import FunctionCode
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
@@ -99,15 +101,125 @@ def test_functions_sort_and_open(sample: Opened):
     assert page.locator("tr.row").count() == 3
 
 
-def test_a_listing_opens_at_its_line_and_finds_text(sample: Opened):
-    page = sample.page
-    page.locator("#f-d07a55318ce0b6f2 button.link").first.click()
-    assert "CCTL.IVALL" in page.locator("#viewer-lines .at").inner_text()
-    page.locator("#viewer-find").fill("EXIT")
-    page.keyboard.press("Enter")
-    assert "EXIT" in page.locator("#viewer-lines .at").inner_text()
-    page.keyboard.press("Escape")
-    assert not page.locator("#viewer").is_visible()
+def _at(page: Any, language: str) -> str:
+    return str(page.locator(f"#pane-{language} .code-row.at .text").inner_text())
+
+
+def _paired(page: Any, language: str) -> list[str]:
+    return [
+        str(text).strip() for text in page.locator(f"#pane-{language} .code-row.pair .text").all_inner_texts()
+    ]
+
+
+@pytest.fixture
+def code(sample: Opened) -> Any:
+    """The split-K kernel's code, opened from its finding."""
+    sample.page.locator("#f-9c41f0a27be3d518 .open-code").click()
+    sample.page.locator("#pane-ptx .code-row.at").wait_for()
+    return sample.page
+
+
+def test_the_code_opens_at_the_finding_with_both_languages_and_the_source(code: Any):
+    assert _at(code, "ptx").strip().startswith("mbarrier.try_wait")
+    assert [text.split()[0] for text in _paired(code, "sass")] == [
+        "SYNCS.PHASECHK.TRANS64.TRYWAIT",
+        "@!P2",
+    ]
+    facts = code.locator("#code-facts").inner_text()
+    assert "mbarrier-wait-scope-too-narrow" in facts
+    assert "warp 0" in facts
+    assert "warps 1-5" not in facts
+    source = code.locator("#code-source").inner_text()
+    assert "while (!barrier.try_wait(phase)) {}" in source
+    assert "inlined at kernel.py:7" in source
+    assert "4 of 393 SASS instructions paired by the line table" in code.locator("#code-join").inner_text()
+
+
+def test_hovering_and_clicking_one_side_shows_the_other(code: Any):
+    code.locator("#pane-sass .code-row", has_text="LDS.128").hover()
+    assert "ld.shared.v4.f32" in code.locator("#pane-ptx .code-row.over").inner_text()
+    assert "The file could not be read" in code.locator("#code-source").inner_text()
+    code.locator("#pane-sass .code-row", has_text="LDS.128").click()
+    assert "LDS.128" in _at(code, "sass")
+    assert _paired(code, "ptx")[0].startswith("ld.shared.v4.f32")
+    assert code.evaluate("location.hash").endswith(":sa60")
+
+
+def test_keys_walk_the_code(code: Any):
+    code.keyboard.press("ArrowRight")
+    assert "TRYWAIT" in _at(code, "sass")
+    code.keyboard.press("ArrowLeft")
+    assert "mbarrier.try_wait" in _at(code, "ptx")
+    code.keyboard.press("ArrowDown")
+    assert "@%p7 bra" in _at(code, "ptx")
+    code.keyboard.press("p")
+    assert "mbarrier.try_wait" in _at(code, "ptx")
+    code.keyboard.press("f")
+    assert "ld.shared" in _at(code, "ptx")
+    code.keyboard.press("End")
+    assert _at(code, "ptx") == "}"
+    code.keyboard.press("/")
+    code.keyboard.type("mailbox_full")
+    code.keyboard.press("Enter")
+    assert "mov.u32" in _at(code, "ptx")
+    code.keyboard.press("Escape")
+    code.keyboard.press("Escape")
+    assert not code.locator("#code").is_visible()
+    assert code.evaluate("location.hash") == ""
+
+
+def test_the_margin_shows_findings_roles_loops_and_costs(code: Any):
+    row = code.locator("#pane-ptx .code-row.at")
+    assert row.locator(".sign").inner_text() == "3", "a step of the schedule"
+    assert "gradient" in row.locator(".lanes").evaluate("one => one.style.backgroundImage")
+    assert "polls" in row.locator(".bar").get_attribute("class")
+    cost = code.locator("#pane-sass .code-row", has_text="CCTL.IVALL").locator(".cost-cell")
+    assert cost.inner_text() == "305"
+    assert "235\u2013305 cycles every poll attempt" in cost.get_attribute("title")
+
+
+def test_the_graph_shows_loops_and_the_path_and_leads_to_the_code(code: Any):
+    marked = code.locator("#graph .block.error")
+    assert marked.count() == 1
+    assert "polls" in marked.get_attribute("class")
+    assert "at" in marked.get_attribute("class").split()
+    assert code.locator("#graph .block.path").count() >= 2
+    assert "polling loop" in code.locator("#graph-legend").inner_text()
+    code.locator("#graph .block", has_text="st.async").or_(code.locator("#graph .block").last).first.click()
+    assert code.locator("#pane-ptx .code-row.at .text").inner_text().strip() == "ret;"
+    code.locator('#graph [data-language="sass"]').click()
+    assert code.locator("#graph .block").count() == 3
+
+
+def test_a_role_can_be_singled_out(code: Any):
+    code.locator("#code-roles button", has_text="warps 1-5").click()
+    assert code.locator("#pane-ptx .code-row.faint").count() > 10
+    assert code.locator("#graph .block.faint").count() > 0
+    code.locator("#code-roles button", has_text="warps 1-5").click()
+    assert code.locator(".faint").count() == 0
+
+
+def test_links_to_a_place_in_the_code_open_it(browser: Any, tmp_path: Path):
+    anchor = code_anchor(SPLITK, SPLITK_NAME)
+    opened = _open(browser, tmp_path, render(sample_report(), PATTERNS), f"#{anchor}:sa60")
+    opened.page.locator("#pane-sass .code-row.at").wait_for()
+    assert "LDS.128" in _at(opened.page, "sass")
+    assert opened.log == []
+    opened.page.close()
+
+
+def test_a_narrow_page_shows_one_side_of_the_code_at_a_time(code: Any):
+    code.keyboard.press("Escape")
+    code.set_viewport_size({"width": 420, "height": 900})
+    code.locator("#f-9c41f0a27be3d518 .open-code").click()
+    code.locator("#pane-ptx .code-row.at").wait_for()
+    assert not code.locator("#pane-sass").is_visible()
+    code.locator("#tab-sass").click()
+    assert code.locator("#pane-sass .code-row").first.is_visible()
+    assert not code.locator("#pane-ptx").is_visible()
+    code.locator('[data-tab-name="graph"]').click()
+    assert code.locator("#graph .block").first.is_visible()
+    assert code.evaluate("document.documentElement.scrollWidth") <= 420
 
 
 def test_the_theme_can_be_switched(sample: Opened):
@@ -135,10 +247,52 @@ def test_a_permalink_opens_a_lazy_card(browser: Any, tmp_path: Path):
     assert opened.page.locator("tr.row").count() == 100
     opened.page.locator("#more-functions").click()
     assert opened.page.locator("tr.row").count() == 500
-    opened.page.locator("#f-0000000000000000 button.link").first.click()
-    assert opened.page.locator("#viewer-lines .line").count() < 200
     assert opened.log == []
     opened.page.close()
+
+
+def _hostile(code: FunctionCode, name: str) -> FunctionCode:
+    """The code with every text that an input can give replaced by one name."""
+    texts = tuple(
+        changed(
+            text,
+            listing=name,
+            lines=tuple(line + name for line in text.lines),
+            blocks=tuple(changed(block, name=name) for block in text.blocks),
+        )
+        for text in code.texts
+    )
+    roles = tuple(changed(role, name=f"{role.name} {name}", activities=((name, 1),)) for role in code.roles)
+    sources = tuple(changed(one, file=name) for one in code.sources)
+    texts_of = {name: {line: name for lines in code.source_texts.values() for line in lines}}
+    return changed(
+        code, name=name, demangled=name, texts=texts, roles=roles, sources=sources, source_texts=texts_of
+    )
+
+
+def test_a_kernel_of_18000_lines_opens_without_freezing(browser: Any, tmp_path: Path):
+    report = large_report()
+    anchor = code_anchor(SPLITK, "kernel_0")
+    opened = _open(browser, tmp_path, render(report, PATTERNS))
+    page = opened.page
+    page.evaluate(
+        """anchor => {
+            window.longest = 0;
+            const note = ({ duration }) => { window.longest = Math.max(window.longest, duration); };
+            new PerformanceObserver((list) => list.getEntries().forEach(note)).observe({ type: "longtask" });
+            location.hash = anchor;
+        }""",
+        anchor,
+    )
+    page.locator("#pane-ptx .code-row.at").wait_for()
+    page.keyboard.press("End")
+    assert _at(page, "ptx") == "}"
+    assert int(page.locator("#pane-ptx .code-row.at .no").inner_text()) > 18_000
+    assert page.locator("#pane-ptx .code-row").count() < 200
+    page.wait_for_timeout(100)
+    assert page.evaluate("window.longest") < 1500
+    assert opened.log == []
+    page.close()
 
 
 def test_hostile_text_stays_text_when_the_script_shows_it(browser: Any, tmp_path: Path):
@@ -147,15 +301,15 @@ def test_hostile_text_stays_text_when_the_script_shows_it(browser: Any, tmp_path
     report = changed(
         base,
         functions=tuple(changed(item, demangled=name) for item in base.functions),
-        listings={key: name + "\n" + text for key, text in base.listings.items()},
+        code={key: pack_code(_hostile(one, name)) for key, one in sample_code().items()},
     )
     opened = _open(browser, tmp_path, render(report, PATTERNS))
     page = opened.page
     assert page.locator("tr.row .fname").first.inner_text().startswith("</script><img")
-    page.locator("tr.row").first.click()
-    page.get_by_text("Open its listing").click()
-    page.locator("#viewer-scroll").evaluate("element => { element.scrollTop = 0 }")
-    page.locator("#viewer-lines", has_text="onerror").wait_for()
+    page.locator("tr.row .open-code").first.click()
+    page.locator("#pane-ptx .code-row", has_text="onerror").first.wait_for()
+    for place in ("#code-name", "#code-roles", "#graph .block >> nth=0", "#code-facts", "#code-source"):
+        assert "onerror" in page.locator(place).inner_html(), place
     assert page.evaluate("window.hit") is None
     assert page.locator("img").count() == 0
     assert opened.log == []
