@@ -1,7 +1,7 @@
 """The witness diagram: nothing overlaps, every arrow starts and ends at its steps."""
 
 from html_sample import RELEASE, SCOPE
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ptxaudit.report.sequence import Box, Diagram, lay_out
@@ -101,6 +101,7 @@ def _witnesses(draw: st.DrawFn) -> Witness:
     return Witness(steps, edges)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_witnesses())
 def test_any_witness_is_laid_out_without_overlap(witness: Witness):
     diagram = lay_out(witness)
