@@ -445,6 +445,7 @@ const codeView = (() => {
     });
     graph.svg = svg; graph.width = picture.width; graph.height = picture.height;
     graph.scroll.replaceChildren(svg);
+    zoom(graph.scale);
     const hot = side.kind.includes("hot"), polls = side.kind.includes("polls");
     const legend = [];
     const entry = (kind, text) => legend.push(make("span", {}, make("i", { className: "key " + kind }), text));
@@ -563,13 +564,13 @@ const codeView = (() => {
     box.hidden = !model.roles.size;
     box.replaceChildren(make("span", { className: "muted", textContent: "Roles" }));
     for (const role of model.roles.values()) {
-      const button = make("button", { type: "button", className: "role", title: `${role.ctas.length > 1 || model.ctas > 1 ? `CTA ${role.ctas.join(", ")}\n` : ""}${role.does.map(([what, times]) => `${times} × ${what}`).join("\n")}` }, swatch(role), role.name, make("small", { textContent: character(role) }));
+      const button = make("button", { type: "button", className: "role-button", title: `${role.ctas.length > 1 || model.ctas > 1 ? `CTA ${role.ctas.join(", ")}\n` : ""}${role.does.map(([what, times]) => `${times} × ${what}`).join("\n")}` }, swatch(role), role.name, make("small", { textContent: character(role) }));
       button.setAttribute("aria-pressed", "false");
       button.addEventListener("click", () => {
         model.only = model.only === role ? null : role;
         for (const one of box.querySelectorAll("button")) one.setAttribute("aria-pressed", String(one === button && model.only !== null));
         for (const language of Object.keys(model.sides)) drawPane(language, true);
-        drawGraph(graph.language); zoom(graph.scale); graphSelect();
+        drawGraph(graph.language); graphSelect();
       });
       box.append(button);
     }

@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ptxaudit.printable import printable
+from ptxaudit.report.counts import undecided
 from ptxaudit.report.text import summary
-from ptxaudit.rules.model import AuditReport, Finding, Verdict
+from ptxaudit.rules.model import AuditReport, Finding
 
 MOST_FINDINGS = 50
 
@@ -20,9 +21,9 @@ def render(report: AuditReport) -> str:
     failed = [one.error for one in report.inputs if one.error is not None]
     if failed:
         parts.append("\n".join(["Could not be read:", "", *(f"- {code(error)}" for error in failed)]))
-    undecided = _undecided(report)
-    if undecided:
-        rows = [f"| `{rule}` | {number} |" for rule, number in undecided.most_common()]
+    unknown = Counter(rule for function in report.functions for rule in undecided(function))
+    if unknown:
+        rows = [f"| `{rule}` | {number} |" for rule, number in unknown.most_common()]
         table = "\n".join(["| rule | functions |", "|---|---:|", *rows])
         parts.append(f"<details><summary>Not decided</summary>\n\n{table}\n\n</details>")
     if report.notices:
@@ -38,15 +39,6 @@ def _findings(findings: list[Finding]) -> Iterator[str]:
         yield f"| {finding.severity} | `{finding.rule}` | {' | '.join(map(code, cells))} |"
     if len(findings) > MOST_FINDINGS:
         yield f"| | | | | and {len(findings) - MOST_FINDINGS} more |"
-
-
-def _undecided(report: AuditReport) -> Counter[str]:
-    return Counter(
-        rule
-        for function in report.functions
-        for rule, verdict in function.verdicts.items()
-        if verdict is Verdict.UNKNOWN
-    )
 
 
 def code(text: str) -> str:

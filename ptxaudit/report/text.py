@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from ptxaudit.printable import log_line
-from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, InputReport, Severity, Verdict
+from ptxaudit.report.counts import count, undecided
+from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, InputReport, Severity
 
 _RESET = "\x1b[0m"
 _BOLD = "\x1b[1m"
@@ -122,9 +123,7 @@ def _unknown(report: AuditReport) -> Iterator[str]:
     """Each reason once, with the rules that it leaves open and the functions it holds for."""
     groups: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for function in report.functions:
-        for rule, reason in function.unknown_reasons.items():
-            if function.verdicts.get(rule) is not Verdict.UNKNOWN:
-                continue  # a finding with an undecided rest is shown as a finding
+        for rule, reason in undecided(function).items():
             rules, functions = groups.setdefault(reason, ({}, {}))
             rules[rule] = functions[function.demangled] = None
     for reason, (rules, functions) in groups.items():
@@ -174,17 +173,15 @@ def _abridged(name: str) -> str:
 
 def summary(report: AuditReport) -> str:
     """One line of counts."""
-    severities = Counter(finding.severity for finding in report.findings if finding.suppressed is None)
-    found = ", ".join(_count(severities[severity], severity.value) for severity in Severity)
-    verdicts = Counter(verdict for one in report.functions for verdict in one.verdicts.values())
+    counts = count(report)
+    found = ", ".join(_count(counts.severities[severity], severity.value) for severity in Severity)
     failed = sum(one.error is not None for one in report.inputs)
-    suppressed = sum(finding.suppressed is not None for finding in report.findings)
     parts = [
         f"{_count(len(report.functions), 'function')} of {_count(len(report.inputs), 'input')}: {found}",
-        f"{verdicts[Verdict.CLEAN]} clean and {verdicts[Verdict.UNKNOWN]} unknown verdicts",
+        f"{counts.clean} clean and {counts.unknown} unknown verdicts",
     ]
     copies = sum(one.same_as is not None for one in report.inputs)
-    parts += [f"{suppressed} suppressed"] if suppressed else []
+    parts += [f"{counts.suppressed} suppressed"] if counts.suppressed else []
     parts += [f"{_count(copies, 'input')} the same as another"] if copies else []
     parts += [f"{_count(len(report.skipped), 'image')} not audited"] if report.skipped else []
     parts += [f"{_count(failed, 'input')} could not be read"] if failed else []

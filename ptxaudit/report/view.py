@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ptxaudit.report.codepage import code_anchor
+from ptxaudit.report.counts import Counts, count, rests, undecided
 from ptxaudit.report.excerpt import (
     CONTEXT_LINES,
     Excerpt,
@@ -43,6 +44,11 @@ class PlaceView:
     label: str
     twins: "tuple[PlaceView, ...]" = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no code to show: a line of a source that could not be read."""
+        return not any(line.text.strip() for line in self.excerpt.lines)
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -67,19 +73,26 @@ class Card:
 class RuleRow:
     """What a rule says over all functions; ``severity`` is the worst of its findings, if it has any.
 
-    ``undecided`` also counts functions with findings where something else could not be decided."""
+    ``undecided`` and ``clean`` count verdicts, ``rests`` those with findings where something else could not
+    be decided."""
 
     rule: str
     title: str
     severity: Severity | None
     findings: int
     undecided: int
+    rests: int
     clean: int
 
     @property
     def active(self) -> bool:
-        """Whether there is something to look at: a finding, or a function not decided."""
-        return bool(self.findings or self.undecided)
+        """Whether there is something to look at: a finding, or something not decided."""
+        return bool(self.findings or self.undecided or self.rests)
+
+    @property
+    def applies(self) -> bool:
+        """Whether any function has the rule's operations."""
+        return self.active or self.clean > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +105,13 @@ class CardGroup:
 
 @dataclass(frozen=True, slots=True)
 class UndecidedGroup:
-    """Functions that could not be decided for one reason. ``functions`` pairs each with its rules."""
+    """What could not be decided for one reason. ``functions`` pairs each function with its rules, ``rests``
+    are those among the rules that have findings there and leave only the rest open."""
 
     reason: str
     rules: tuple[str, ...]
     functions: tuple[tuple[FunctionReport, tuple[str, ...]], ...]
+    rests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +132,7 @@ class Page:
     report: AuditReport
     cards: tuple[Card, ...]
     suppressed: tuple[Card, ...]
-    severities: Mapping[Severity, int]
-    wrong_functions: int
-    undecided_functions: int
+    counts: Counts
     rules: tuple[RuleRow, ...]
     undecided: tuple[UndecidedGroup, ...]
     costs: tuple[CostRow, ...]
@@ -145,11 +158,7 @@ def build_page(report: AuditReport, titles: Mapping[str, str]) -> Page:
         report=report,
         cards=active,
         suppressed=tuple(card for card in cards if card.finding.suppressed is not None),
-        severities={
-            severity: sum(card.finding.severity is severity for card in active) for severity in Severity
-        },
-        wrong_functions=len({(card.finding.input, card.finding.function) for card in active}),
-        undecided_functions=sum(bool(_undecided_rules(item)) for item in report.functions),
+        counts=count(report),
         rules=_rule_rows(report, active, titles),
         undecided=_undecided(report.functions),
         costs=_costs(active),
@@ -272,15 +281,24 @@ def _rule_rows(
         counts[rule] += 1
         worst[rule] = max(worst.get(rule, card.finding.severity), card.finding.severity, key=_rank)
     clean: Counter[str] = Counter()
-    undecided: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    partly: Counter[str] = Counter()
     names = dict.fromkeys(counts)
     for item in report.functions:
         names.update(dict.fromkeys(item.verdicts))
         clean.update(rule for rule, verdict in item.verdicts.items() if verdict is Verdict.CLEAN)
-        undecided.update(_undecided_rules(item).keys())
-    names.update(dict.fromkeys(undecided))
+        unknown.update(undecided(item).keys())
+        partly.update(rests(item).keys())
     rows = [
-        RuleRow(rule, titles.get(rule, rule), worst.get(rule), counts[rule], undecided[rule], clean[rule])
+        RuleRow(
+            rule,
+            titles.get(rule, rule),
+            worst.get(rule),
+            counts[rule],
+            unknown[rule],
+            partly[rule],
+            clean[rule],
+        )
         for rule in names
     ]
     rows.sort(key=_rule_order)
@@ -296,23 +314,22 @@ def _rule_order(row: RuleRow) -> tuple[int, int, int, str]:
     return (-rank, -row.findings, -row.undecided, row.rule)
 
 
-def _undecided_rules(item: FunctionReport) -> dict[str, str]:
-    """The rules not (fully) decided for a function, with the reason. Every ``unknown`` is in it."""
-    unknown = [rule for rule, verdict in item.verdicts.items() if verdict is Verdict.UNKNOWN]
-    return {rule: "No reason was given." for rule in unknown} | dict(item.unknown_reasons)
-
-
 def _undecided(functions: tuple[FunctionReport, ...]) -> tuple[UndecidedGroup, ...]:
     grouped: dict[str, list[tuple[FunctionReport, tuple[str, ...]]]] = {}
+    partly: dict[str, set[str]] = {}
     for item in functions:
         by_reason: dict[str, list[str]] = {}
-        for rule, reason in _undecided_rules(item).items():
+        for rule, reason in (undecided(item) | rests(item)).items():
             by_reason.setdefault(reason, []).append(rule)
         for reason, rules in by_reason.items():
             grouped.setdefault(reason, []).append((item, tuple(sorted(rules))))
+            partly.setdefault(reason, set()).update(rests(item).keys() & set(rules))
     groups = [
         UndecidedGroup(
-            reason, tuple(sorted({rule for _, rules in members for rule in rules})), tuple(members)
+            reason,
+            tuple(sorted({rule for _, rules in members for rule in rules})),
+            tuple(members),
+            tuple(sorted(partly[reason])),
         )
         for reason, members in grouped.items()
     ]

@@ -28,8 +28,18 @@ from html_sample import (
 from ptxaudit.report.characters import visible
 from ptxaudit.report.codepage import code_anchor, pack_code
 from ptxaudit.report.html import OPEN_CARDS, prose, render
+from ptxaudit.report.markdown import render as render_markdown
+from ptxaudit.report.text import render as render_text
 from ptxaudit.resources import templates_root
-from ptxaudit.rules.model import AuditReport, CodePlace, FunctionReport, InputReport, Verdict
+from ptxaudit.rules.model import (
+    AuditReport,
+    CodePlace,
+    FunctionReport,
+    InputReport,
+    SkippedInput,
+    Verdict,
+)
+from ptxaudit.source import Location, LocationKind
 
 VOID = {"meta", "input", "br", "link", "img", "hr"}
 SVG_EMPTY = {"line", "rect", "path"}
@@ -92,7 +102,7 @@ def page() -> Page:
 
 def test_the_summary_says_what_is_wrong_undecided_and_spent(page: Page):
     assert page.text(page.by_id("summary-title")) == (
-        "2 errors, 1 warning, 1 note in 4 of 5 functions. 3 could not be fully decided."
+        "2 errors, 1 warning, 1 note in 4 of 5 functions. 4 verdicts unknown, in 3 functions."
     )
     summary = page.text(page.by_id("summary"))
     assert "1 input could not be read" in summary
@@ -312,7 +322,7 @@ def test_fingerprints_that_collide_keep_their_own_anchor():
 def test_no_finding_is_not_called_clean_while_something_is_undecided():
     page = Page(render(replace(sample_report(), findings=()), PATTERNS))
     assert page.text(page.by_id("summary-title")) == (
-        "No finding in 5 functions. 3 could not be fully decided."
+        "No finding in 5 functions. 4 verdicts unknown, in 3 functions."
     )
     assert "That is not the same as no fault" in page.text(page.by_id("findings"))
 
@@ -335,7 +345,54 @@ def test_a_rest_that_a_finding_leaves_undecided_is_listed():
     page = Page(render(AuditReport("0", (), (function,), ()), PATTERNS))
     assert "1 function why" in page.text(page.by_id("undecided"))
     row = next(index for index in page.all("tr") if SCOPE.rule in page.text(index))
-    assert page.text(row).split() == [SCOPE.rule, "\u00b7", "1", "\u00b7"]
+    assert page.text(row).split() == [SCOPE.rule, "\u00b7", "+", "1", "rest", "\u00b7"]
+    assert "0 verdicts are unknown, and 1 verdict with findings leaves a rest open" in page.text(
+        page.by_id("undecided")
+    )
+
+
+def test_every_format_counts_alike(page: Page):
+    report = sample_report()
+    line = next(line for line in render_text(report).splitlines() if " unknown verdicts" in line)
+    clean, unknown = re.search(r"(\d+) clean and (\d+) unknown verdicts", line).groups()
+    assert f"{clean} clean and {unknown} unknown verdicts" in page.text(page.by_id("summary"))
+    table = page.text(page.by_id("summary")).split("Clean wherever")[0]
+    rows = re.findall(r"[a-z-]{12,} (\d+|\u00b7) (\d+|\u00b7) (?:\d+|\u00b7)", table)
+    assert sum(int(cell) for _, cell in rows if cell != "\u00b7") == int(unknown)
+    assert render_markdown(report).splitlines()[2].strip() == line.strip()
+
+
+def test_rules_that_apply_nowhere_are_not_called_clean():
+    absent = replace(
+        sample_report(),
+        functions=(FunctionReport("k", "k", SPLITK, "sm_90", "ptx", {SCOPE.rule: Verdict.NOT_APPLICABLE}),),
+        findings=(),
+    )
+    words = Page(render(absent, PATTERNS))
+    (names,) = (words.text(index) for index in words.all("details", "rule-names"))
+    assert names == f"Apply to no function here: 1 rule{SCOPE.rule}"
+
+
+def test_a_source_that_could_not_be_read_is_said_to_be(page: Page):
+    source = Location(LocationKind.SOURCE, "lost/kernel.py", 292)
+    twin = CodePlace("related", source, "")
+    finding = replace(SCOPE, primary=replace(SCOPE.primary, twins=(twin,)))
+    shown = Page(render(replace(sample_report(), findings=(finding,)), PATTERNS))
+    (text,) = (shown.text(index) for index in shown.all("div", "twin"))
+    assert "kernel.py:292" in text
+    assert "The file could not be read where the report was made." in text
+    assert "292" not in [shown.text(index) for index in shown.all("span", "no")]
+
+
+def test_notices_and_images_that_were_left_out_are_shown():
+    report = replace(
+        sample_report(),
+        notices=("a suppression met no finding",),
+        skipped=(SkippedInput("lib.so!fatbin 3 sm_70", "cubin", "0", "SASS of sm_70 is not known"),),
+    )
+    page = Page(render(report, PATTERNS))
+    assert "a suppression met no finding" in page.text(page.by_id("summary"))
+    assert "lib.so!fatbin 3 sm_70 SASS of sm_70 is not known" in page.text(page.by_id("inputs"))
 
 
 def test_a_related_line_near_the_primary_one_is_not_shown_in_context_twice(page: Page):
