@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from audit_support import run_cli
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import order_of
@@ -87,3 +88,41 @@ def test_a_wrong_description_names_the_key(tmp_path: Path, text: str, place: str
 def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--launch"):
         read_launches(tmp_path / "none.toml")
+
+
+MIRROR = """\
+extern "C" __global__ void mirror(const float* in, float* out) {
+  __shared__ float tile[256];
+  tile[threadIdx.x] = in[threadIdx.x];
+  out[threadIdx.x] = tile[255 - threadIdx.x];
+}
+"""
+
+
+def mirrored(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], text: str, *options: str
+) -> tuple[int, str]:
+    """The exit code and the text of an audit of a missing barrier that 128 threads do not show."""
+    Path("mirror.cu").write_text(text)
+    code = run_cli(monkeypatch, "audit", "mirror.cu", "--select", "shared-memory-race", *options)
+    return code, capfd.readouterr().out
+
+
+def test_a_violation_that_another_block_shows_says_which_block_was_assumed_and_how_to_state_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    monkeypatch.chdir(tmp_path)
+    code, shown = mirrored(monkeypatch, capfd, MIRROR)
+    assert code == 0
+    assert "128 threads were assumed and show no violation, 256 show one; state it (--launch FILE" in shown
+    _, shown = mirrored(monkeypatch, capfd, MIRROR, "--strict")
+    assert "skeleton (256 threads a CTA" in shown, "the block is that of the run that shows it"
+    assert "assumes: the block size is not stated (--launch can state it); 256 threads show it" in shown
+    Path("launch.toml").write_text("[[launch]]\nblock = [256]\n")
+    code, shown = mirrored(monkeypatch, capfd, MIRROR, "--launch", "launch.toml")
+    assert (code, "error[shared-memory-race]" in shown, "assume" in shown) == (1, True, False)
+    code, shown = mirrored(
+        monkeypatch, capfd, MIRROR.replace("void mirror", "void __launch_bounds__(256) mirror")
+    )
+    assert (code, "error[shared-memory-race]" in shown) == (1, True)

@@ -1,12 +1,13 @@
 """What the checks that ask the order engine share: outcomes, severities and witnesses."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.knowledge import FailedLink, Moment
 from ptxaudit.analysis.order.races import Alias, Link, Race
+from ptxaudit.analysis.order.shapes import UNSTATED_BLOCK
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
@@ -51,8 +52,9 @@ def outcome_of(report: OrderReport, found: Iterable[Violation], undecided: str |
         if known is None or is_doubtful(known):
             unique[violation.primary.index] = violation
     reason = incomplete(report) or undecided
-    if reason is None and any(map(is_doubtful, unique.values())):
-        reason = DOUBTFUL
+    doubtful = [one for one in unique.values() if is_doubtful(one)]
+    if reason is None and doubtful:
+        reason = next((one.doubt for one in doubtful if one.doubt is not None), DOUBTFUL)
     return Outcome.of(list(unique.values()), reason)
 
 
@@ -121,7 +123,30 @@ def violation(
         severity=severity,
         confidence=confidence,
         witness=race_witness(race),
-        assumptions=tuple(report.assumptions),
+        assumptions=tuple(_assumptions(report, race)),
+        doubt=_doubt(report, race),
+    )
+
+
+def _assumptions(report: OrderReport, race: Race) -> Iterator[str]:
+    """What a race rests on: where another block shows it, that block."""
+    other = report.other_block(race.execution)
+    for assumption in report.assumptions:
+        if other is None or not assumption.startswith(UNSTATED_BLOCK):
+            yield assumption
+        else:
+            yield f"{UNSTATED_BLOCK} (--launch can state it); {other.threads} threads show it"
+
+
+def _doubt(report: OrderReport, race: Race) -> str | None:
+    """What to do about a race that only another block than the assumed one shows."""
+    other = report.other_block(race.execution)
+    if other is None or report.shape is None or not race.doubtful:
+        return None
+    return (
+        f"{UNSTATED_BLOCK}: {report.shape.threads} threads were assumed and show no violation, "
+        f"{other.threads} show one; state it (--launch FILE with [[launch]] and block = [{other.threads}], "
+        "or __launch_bounds__ in the source); --strict shows the violation"
     )
 
 
@@ -135,8 +160,9 @@ def _both(race: Race, primary: Instruction) -> tuple[Related, ...]:
 
 
 def _evidence(report: OrderReport, race: Race) -> tuple[str, ...]:
-    assert report.shape is not None
-    shape = report.shape
+    run = report.run_of(race.execution)
+    shape = report.shape if run is None else run.shape
+    assert shape is not None
     launch = f"{shape.threads} threads a CTA, {shape.ctas} CTA{'s' if shape.ctas > 1 else ''} a cluster"
     explored = f"Found by executing the synchronisation skeleton ({launch}) in {len(report.executions)} runs."
     return (f"Missing link: {race.link.value}.", explored)

@@ -108,7 +108,8 @@ class Violation:
 
     ``details`` fill the pattern's message template. ``severity`` and ``confidence`` replace the
     pattern's; ``evidence`` are sentences that say how it was decided; ``path`` are the block ids from
-    one instruction to the other; ``assumptions`` are what the verdict rests on.
+    one instruction to the other; ``assumptions`` are what the verdict rests on. ``doubt`` says of a
+    violation that no launch need show what would settle it.
     """
 
     primary: Instruction
@@ -121,6 +122,7 @@ class Violation:
     cost: Cost | None = None
     witness: Witness | None = None
     assumptions: tuple[str, ...] = ()
+    doubt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

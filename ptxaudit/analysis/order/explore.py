@@ -93,6 +93,20 @@ class OrderReport:
     deadlock_certain: bool = False
     stuck_if_possible: bool = False
 
+    def run_of(self, execution: Execution | None) -> Run | None:
+        """What one of the executions was made from."""
+        runs = zip(self.executions, self.runs, strict=True)
+        return next((run for known, run in runs if known is execution), None)
+
+    def other_block(self, execution: Execution | None) -> LaunchShape | None:
+        """The shape of an execution that differs from the explored one in its block, which nothing states,
+        and in nothing that may not be possible."""
+        run = self.run_of(execution)
+        if execution is None or run is None or self.shape is None or run.forced is not None:
+            return None
+        same = run.shape.block == self.shape.block or run.sample is not None
+        return None if same or not execution.possible else run.shape
+
     @property
     def complete(self) -> bool:
         """Whether every explored execution ran to its end with all addresses known."""

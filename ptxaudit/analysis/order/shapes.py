@@ -11,6 +11,7 @@ from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.ir.launch import Launch
 
+UNSTATED_BLOCK = "the block size is not stated"
 _BLOCK_SIZES = (128, 256, 384, 512, 160, 192, 288, 1024)
 _FURTHER_BLOCK_SIZES = (256, 384)
 _CLUSTER_SIZES = (2, 1, 3, 4, 8)
@@ -55,7 +56,10 @@ def shape_assumptions(program: Program, shape: LaunchShape) -> Iterator[str]:
     facts, launch = program.analysis.function.facts, program.analysis.launch or Launch()
     if launch.block is None and facts.required_threads is None:
         if facts.maximum_threads is None:
-            yield f"the block size is not stated; {shape.threads} threads, the first that fits, are taken"
+            yield (
+                f"{UNSTATED_BLOCK} (--launch can state it); {shape.threads} threads, the first that fits, "
+                "are taken"
+            )
         else:
             yield f"the block is taken to have its greatest size, {shape.threads} threads"
     if launch.cluster is None and facts.cluster is None and _uses_clusters(program.analysis):
