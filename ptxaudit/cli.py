@@ -9,10 +9,11 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -25,34 +26,48 @@ from ptxaudit.commands import (
     EXIT_INPUT,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
-    Store,
-    architecture_of,
+    audit_options,
     decided_run,
     exit_code,
+    images_of,
     kernel_pattern,
     only_image,
     opened,
     read_code,
+    selection_of,
     settings_of,
-    split_rules,
-    store_of,
-    with_caches,
 )
 from ptxaudit.engine.image import Found, KernelImage
 from ptxaudit.engine.inputs import load_image
+from ptxaudit.engine.progress import SILENT, Progress
 from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UsageError
 from ptxaudit.frontends.nvrtc import DEFAULT_ARCHITECTURE, CompileOptions
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images, started_early
-from ptxaudit.printable import log_line, log_lines
+from ptxaudit.options import (
+    FAIL_ON,
+    Inputs,
+    Policy,
+    Reports,
+    Scope,
+    Shown,
+    comparison_report_options,
+    input_options,
+    kernel_option,
+    policy_options,
+    report_options,
+    require_own_files,
+    scope_options,
+    shown_options,
+    written_files,
+)
+from ptxaudit.printable import log_lines
 from ptxaudit.report.outputs import standard_output, write_comparison, write_reports
-from ptxaudit.rules.model import Severity
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.context import FunctionAnalysis
     from ptxaudit.engine.audit import AuditRun
-    from ptxaudit.engine.registry import Registry
     from ptxaudit.rules.code import FunctionCode
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
@@ -122,183 +137,42 @@ def _one_line(message: str) -> str:
     return " ".join(message.split())
 
 
-@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+def _colored() -> bool:
+    """Whether what is printed may have colours: on a terminal, unless the user says no (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ptxaudit")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Audit the synchronisation in compiled GPU kernels (PTX and SASS)."""
-
-
-_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-# Options that several commands have.
-_select_option: _Decorator = click.option(
-    "--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas)."
-)
-_ignore_option: _Decorator = click.option(
-    "--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas)."
-)
-_kernel_option: _Decorator = click.option(
-    "--kernel", metavar="REGEX", help="Only functions whose (mangled or demangled) name matches."
-)
-_arch_option: _Decorator = click.option(
-    "--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a."
-)
-_jobs_option: _Decorator = click.option(
-    "--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off."
-)
-
-
-def _report_option(name: str, parameter: str, what: str) -> _Decorator:
-    return click.option(
-        name,
-        parameter,
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help=f"Write {what}.",
-        callback=_no_dash,
-    )
-
-
-def _no_dash(context: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
-    """Standard output has the text: a report called ``-`` would be a file of that name."""
-    if value is not None and str(value) == "-":
-        raise click.UsageError(f"{parameter.opts[0]}: found -, expected a file (/dev/stdout is one)")
-    return value
-
-
-_FAIL_ON = {"error": Severity.ERROR, "warning": Severity.WARNING, "note": Severity.NOTE, "never": None}
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(EXIT_INTERNAL)
 
 
 @cli.command("audit")
-@click.argument("inputs", nargs=-1, metavar="INPUT...")
-@click.option(
-    "--cache",
-    "caches",
-    multiple=True,
-    metavar="NAME|PATH",
-    help="Also what a compiler cached: triton, inductor, tilelang, cute, or a folder.",
-)
-@_report_option("--json", "json_file", "the JSON report")
-@_report_option("--html", "html_file", "the HTML page")
-@_report_option("--sarif", "sarif_file", "SARIF 2.1.0")
-@_report_option("--junit", "junit_file", "JUnit XML")
-@_report_option("--markdown", "markdown_file", "a summary in Markdown, for a pull request")
-@click.option(
-    "--format", "output", type=click.Choice(["text", "github"]), default="text", help="Standard output."
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(list(_FAIL_ON)),
-    help="Exit 1 with a finding this bad or worse; default error.",
-)
-@click.option("--fail-on-unknown", is_flag=True, help="Exit 1 with a verdict that could not be decided.")
-@click.option(
-    "--baseline",
-    "baseline_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Findings that are known: they are shown as suppressed and do not count.",
-)
-@click.option(
-    "--write-baseline",
-    "new_baseline",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write a baseline that knows what this audit found.",
-)
-@click.option(
-    "--config",
-    "settings_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Settings; default the nearest ptxaudit.toml or pyproject.toml with [tool.ptxaudit].",
-)
-@_select_option
-@_ignore_option
-@_kernel_option
-@_arch_option
+@click.argument("arguments", nargs=-1, metavar="INPUT...")
 @click.option(
     "--list",
     "only_list",
     is_flag=True,
     help="Only list the kernels (with --json: as data), audit nothing.",
 )
-@click.option(
-    "--relocatable",
-    is_flag=True,
-    help="Also code that is still to be linked, where a file has the linked code too.",
-)
-@click.option(
-    "--assemble/--no-assemble",
-    default=True,
-    show_default=True,
-    help="Have PTX assembled, so that its SASS is audited too.",
-)
-@click.option("--include", "-I", "includes", multiple=True, metavar="DIR", help="CUDA C++: headers.")
-@click.option("--define", "-D", "defines", multiple=True, metavar="NAME[=VALUE]", help="CUDA C++: a macro.")
-@click.option("--std", "standard", metavar="STANDARD", help="CUDA C++: the language standard, such as c++20.")
-@_jobs_option
-@click.option(
-    "--launch",
-    "launch_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="TOML that says how kernels are launched (block, cluster, grid, arguments).",
-)
-@click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence.")
-@click.option(
-    "--timings",
-    is_flag=True,
-    help="Print on standard error, and put into the JSON report, where processor time went.",
-)
-@click.option(
-    "--store",
-    "store_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Keep results in this folder, so that what is unchanged is not audited again; default the user's.",
-)
-@click.option("--no-store", is_flag=True, help="Keep no results and use none.")
-@click.option(
-    "--store-size",
-    "store_megabytes",
-    type=click.IntRange(min=1),
-    metavar="MB",
-    help="Drop the longest unused results beyond this size; default 512.",
-)
-@click.option("--traceback", "show_traceback", is_flag=True, hidden=True)
+@report_options
+@policy_options
+@scope_options
+@input_options
+@shown_options
 def audit_command(
-    inputs: tuple[str, ...],
-    caches: tuple[str, ...],
-    json_file: Path | None,
-    html_file: Path | None,
-    sarif_file: Path | None,
-    junit_file: Path | None,
-    markdown_file: Path | None,
-    output: str,
-    fail_on: str | None,
-    fail_on_unknown: bool,
-    baseline_file: Path | None,
-    new_baseline: Path | None,
-    settings_file: Path | None,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    kernel: str | None,
-    arch: str | None,
+    arguments: tuple[str, ...],
     only_list: bool,
-    relocatable: bool,
-    assemble: bool,
-    includes: tuple[str, ...],
-    defines: tuple[str, ...],
-    standard: str | None,
-    jobs: int,
-    launch_file: Path | None,
-    strict: bool,
-    timings: bool,
-    store_folder: Path | None,
-    no_store: bool,
-    store_megabytes: int | None,
-    show_traceback: bool,
+    inputs: Inputs,
+    scope: Scope,
+    reports: Reports,
+    policy: Policy,
+    shown: Shown,
 ) -> int:
     """Audit every kernel in PTX files, cubins, fatbins, libraries, archives, wheels and directories.
 
@@ -309,83 +183,61 @@ def audit_command(
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
     not be read (the others are audited).
     """
-    settings = settings_of(settings_file)
-    selection = Selection(kernel_pattern(kernel), architecture_of(arch))
-    compilation = CompileOptions(includes, defines, standard, selection.architecture or DEFAULT_ARCHITECTURE)
-    images = find_images(with_caches(inputs, caches), WalkOptions(selection, relocatable, compilation))
-    if only_list:
-        return _list(images, selection, json_file)
-    run, registry = _audit(
-        images,
-        selection,
-        select or settings.select,
-        (*ignore, *settings.ignore),
-        jobs,
-        launch_file or settings.launch,
-        strict or settings.strict,
-        listings=html_file is not None or sarif_file is not None,
-        code=html_file is not None,
-        assemble=assemble,
-        timings=timings,
-        store=store_of(store_folder, store_megabytes, no_store),
+    written = dict(written_files(reports, policy))
+    require_own_files(written)
+    selection = selection_of(scope)
+    compilation = CompileOptions(
+        inputs.includes, inputs.defines, inputs.standard, selection.architecture or DEFAULT_ARCHITECTURE
     )
-    run = decided_run(run, registry, settings, baseline_file or settings.baseline, new_baseline)
-    threshold = _FAIL_ON[fail_on or settings.fail_on or "error"]
-    places = {
-        "json": json_file,
-        "html": html_file,
-        "sarif": sarif_file,
-        "junit": junit_file,
-        "markdown": markdown_file,
-    }
-    write_reports(places, run.report, registry, threshold, github=output == "github")
-    _complain(run, show_traceback)
-    if timings:
-        from ptxaudit.report import timings as timings_report
-
-        click.echo(timings_report.render(run.report), err=True)
-    color = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    _print(standard_output(run.report, output, color))
-    return exit_code(run, threshold, fail_on_unknown or settings.fail_on_unknown)
+    walk = WalkOptions(selection, inputs.relocatable, compilation)
+    if only_list:
+        for name in written:
+            if name != "json":
+                raise UsageError(f"--{name}: found it beside --list, which audits nothing, expected --json")
+        _, images = images_of(arguments, inputs.caches, walk)
+        return _list(images, selection, reports.json)
+    return _audit(arguments, inputs.caches, walk, scope, reports, policy, shown)
 
 
 def _audit(
-    images: Iterator[Found],
-    selection: Selection,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    jobs: int,
-    launch_file: Path | None,
-    strict: bool,
-    count: bool = False,
-    listings: bool = False,
-    code: bool = False,
-    assemble: bool = False,
-    timings: bool = False,
-    store: Store | None = None,
-) -> "tuple[AuditRun, Registry]":
-    from ptxaudit.engine.audit import AuditOptions, audit
-    from ptxaudit.engine.launches import read_launches
-    from ptxaudit.engine.registry import load_registry, select_rules
+    arguments: tuple[str, ...],
+    caches: tuple[str, ...],
+    walk: WalkOptions,
+    scope: Scope,
+    reports: Reports,
+    policy: Policy,
+    shown: Shown,
+    more_launches: tuple[Path, ...] = (),
+) -> int:
+    """Audit, write and print the reports; the exit code."""
+    from ptxaudit.engine.audit import audit
 
-    registry = load_registry()
-    options = AuditOptions(
-        rules=select_rules(registry, split_rules(select), split_rules(ignore)),
-        kernel=selection.kernel,
-        architecture=selection.architecture,
-        strict=strict,
-        jobs=jobs,
-        launches=() if launch_file is None else read_launches(launch_file),
-        count=count,
-        listings=listings,
-        assemble=assemble,
-        timings=timings,
-        pack=_packing() if code else None,
+    settings = settings_of(policy.config)
+    paths, images = images_of(arguments, caches, walk)
+    options, registry = audit_options(scope, settings, more_launches)
+    options = replace(
+        options,
+        listings=reports.html is not None or reports.sarif is not None,
+        assemble=shown.assemble,
+        timings=shown.timings,
+        pack=None if reports.html is None else _packing(),
     )
-    with opened(store, options) as recall, _progress() as advance:
+    with opened(shown.store, options) as recall, _progress(paths) as progress:
         known = None if recall is None else recall.has
         with started_early(images, known) as started:
-            return audit(started, options, advance, recall), registry
+            run = audit(started, options, progress, recall)
+    run = decided_run(run, registry, settings, policy.baseline or settings.baseline, policy.write_baseline)
+    threshold = FAIL_ON[policy.fail_on or settings.fail_on or "error"]
+    write_reports(reports.places(), run.report, registry, threshold, github=shown.output == "github")
+    # A person at a terminal reads what could not be read in the report that follows.
+    told = shown.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
+    _complain(run, shown.traceback, inputs=not told)
+    if shown.timings:
+        from ptxaudit.report import timings as timings_report
+
+        click.echo(timings_report.render(run.report), err=True)
+    _print(standard_output(run.report, shown.output, _colored()))
+    return exit_code(run, threshold, policy.fail_on_unknown or settings.fail_on_unknown)
 
 
 def _packing() -> "Callable[[FunctionCode], bytes]":
@@ -411,28 +263,24 @@ def _list(images: Iterator[Found], selection: Selection, json_file: Path | None)
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """What is being audited, on standard error where that is a terminal, else nothing."""
+def _progress(paths: Iterable[str]) -> Iterator[Progress]:
+    """Shows how far an audit is, on standard error where that is a terminal."""
     if not sys.stderr.isatty():
-        yield lambda name: None
+        yield SILENT
         return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from ptxaudit.intake.extent import Extent
+    from ptxaudit.progress import shown_progress
 
-    # How many images a container holds is known when it was walked, which is when they are done.
-    last = TextColumn("{task.description}", markup=False)  # names in brackets are names
-    columns = (SpinnerColumn(), TextColumn("{task.completed} audited,"), last)
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda name: bar.update(task, advance=1, description=f"last {log_line(name)}")
+    with shown_progress(Extent(paths)) as progress:
+        yield progress
 
 
-def _complain(run: "AuditRun", show_traceback: bool) -> None:
-    """One line on standard error for each input that failed, each internal error and each remark."""
+def _complain(run: "AuditRun", show_traceback: bool = False, inputs: bool = True) -> None:
+    """One line on standard error for each remark, each input that failed and each internal error."""
     for remark in run.remarks:
         _warn(f"ptxaudit: {remark}")
     faults = {error.message for error in run.internal_errors}
-    for one in run.report.inputs:
+    for one in run.report.inputs if inputs else ():
         if one.error is not None and one.error not in faults:
             _warn(f"ptxaudit: {one.error}")
     for error in run.internal_errors:
@@ -444,57 +292,39 @@ def _complain(run: "AuditRun", show_traceback: bool) -> None:
 @cli.command("diff")
 @click.argument("old")
 @click.argument("new")
-@_report_option("--json", "json_file", "the comparison as JSON")
-@_report_option("--html", "html_file", "the comparison as an HTML page")
-@_report_option("--markdown", "markdown_file", "the comparison in Markdown, for a pull request")
+@comparison_report_options
 @click.option(
     "--fail-on",
-    type=click.Choice(list(_FAIL_ON)),
+    type=click.Choice(list(FAIL_ON)),
     default="error",
     show_default=True,
     help="Exit 1 with a new finding this bad or worse.",
 )
-@_select_option
-@_ignore_option
-@_kernel_option
-@_arch_option
-@_jobs_option
-@click.option(
-    "--launch", "launch_file", type=click.Path(path_type=Path), metavar="FILE", help="As for audit."
-)
-@click.option("--strict", is_flag=True, help="Also compare debatable notes of low confidence.")
-def diff_command(
-    old: str,
-    new: str,
-    json_file: Path | None,
-    html_file: Path | None,
-    markdown_file: Path | None,
-    fail_on: str,
-    kernel: str | None,
-    arch: str | None,
-    **options: Any,
-) -> int:
+@scope_options
+def diff_command(old: str, new: str, reports: Reports, fail_on: str, scope: Scope) -> int:
     """Compare two builds (files, libraries, directories): synchronisation, findings, verdicts, by kernel.
 
     Exit codes as for audit; 1 when the new build has a finding that the old one had not.
     """
-    from ptxaudit.engine.audit import reaches
+    from ptxaudit.engine.audit import audit, reaches
     from ptxaudit.engine.compare import compare
     from ptxaudit.report import compare_text
 
-    selection = Selection(kernel_pattern(kernel), architecture_of(arch))
-    runs = [
-        _audit(find_images([side], WalkOptions(selection)), selection, count=True, **options)[0]
-        for side in (old, new)
-    ]
-    for run in runs:
-        _complain(run, show_traceback=False)
-    comparison = compare(runs[0].report, runs[1].report)
-    places = {"json": json_file, "markdown": markdown_file, "html": html_file}
-    write_comparison(places, comparison, old, new)
-    _say(compare_text.render_text(comparison))
+    require_own_files(reports.places())
+    selection = selection_of(scope)
+    options = replace(audit_options(scope)[0], count=True, listings=False)
+    runs = []
+    for side in (old, new):
+        with _progress([side]) as progress:
+            runs.append(audit(find_images([side], WalkOptions(selection)), options, progress))
+        _complain(runs[-1])
     worst = max((read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)
-    worse = reaches(comparison.new_findings, _FAIL_ON[fail_on])
+    if not all(run.report.functions for run in runs) and worst != EXIT_CLEAN:
+        return worst  # without one of the sides there is nothing to compare
+    comparison = compare(runs[0].report, runs[1].report)
+    write_comparison(reports.places(), comparison, old, new)
+    _say(compare_text.render_text(comparison))
+    worse = reaches(comparison.new_findings, FAIL_ON[fail_on])
     return worst or (EXIT_FINDINGS if worse else EXIT_CLEAN)
 
 
@@ -511,32 +341,30 @@ def diff_command(
 )
 @click.option("--keep-caches", is_flag=True, help="Leave the compilers their caches, and so out of it.")
 @click.option("--no-audit", is_flag=True, help="Only keep the kernels.")
-@_report_option("--json", "json_file", "the JSON report")
-@_report_option("--html", "html_file", "the HTML page")
-@_report_option("--sarif", "sarif_file", "SARIF 2.1.0")
-@click.option("--fail-on", type=click.Choice(list(_FAIL_ON)), help="As for audit.")
-@_select_option
-@_ignore_option
-@_kernel_option
-@_jobs_option
-@click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence.")
-@click.pass_context
+@report_options
+@policy_options
+@scope_options
+@shown_options
 def capture_command(
-    context: click.Context,
-    /,
     command: tuple[str, ...],
     folder: Path,
     keep_caches: bool,
     no_audit: bool,
-    **options: Any,
+    reports: Reports,
+    policy: Policy,
+    scope: Scope,
+    shown: Shown,
 ) -> int:
     """Run a program, keep every kernel that it compiles or loads, and audit them.
 
-    Write `--` before COMMAND. Exits with the program's code when that is not 0, else as audit does; with 3
-    when there was no kernel.
+    Write `--` before COMMAND. How kernels were launched is known, --launch comes before it. Exits with the
+    program's code when that is not 0 (128 and the signal's number when a signal ended it), else as audit
+    does; with 3 when there was no kernel.
     """
     from ptxaudit.intake.live.program import run_captured
 
+    require_own_files(dict(written_files(reports, policy)))
+    walk = WalkOptions(selection_of(scope))
     run = run_captured(command, folder, fresh_caches=not keep_caches)
     for line in run.summary():
         _warn(f"ptxaudit: {line}")
@@ -546,8 +374,9 @@ def capture_command(
         message = f"{folder}: found no kernel there, expected one that the program loads or a compiler writes"
         _warn(f"ptxaudit: {message}")
         return run.exit_code or EXIT_INPUT
-    audited = context.invoke(audit_command, inputs=(str(folder),), launch_file=run.launch_file, **options)
-    return run.exit_code or int(audited)
+    launches = () if run.launch_file is None else (run.launch_file,)
+    audited = _audit((str(folder),), (), walk, scope, reports, policy, shown, launches)
+    return run.exit_code or audited
 
 
 @cli.command("integration")
@@ -565,7 +394,7 @@ def rules_command() -> None:
     from ptxaudit.report import explain as explain_report
     from ptxaudit.rules.pattern import load_patterns
 
-    _say(explain_report.rule_table(load_patterns().values()))
+    _print(explain_report.rule_table(load_patterns().values(), _colored()))
 
 
 @cli.command("explain")
@@ -575,14 +404,14 @@ def explain_command(rule: str) -> None:
     from ptxaudit.engine.registry import load_registry, require_rule
     from ptxaudit.report import explain as explain_report
 
-    _say(explain_report.explain(require_rule(load_registry(), rule).pattern))
+    _print(explain_report.explain(require_rule(load_registry(), rule).pattern, _colored()))
 
 
 @cli.command("dump")
 @click.argument("analysis", type=click.Choice(sorted(DUMPERS)))
 @click.argument("input", metavar="INPUT")
 @click.option("--format", "output", type=click.Choice(FORMATS), default="text", show_default=True)
-@_kernel_option
+@kernel_option
 def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> None:
     """Print what an analysis knows of each function of INPUT."""
     from ptxaudit.analysis.dump import render_dump
@@ -599,7 +428,7 @@ def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysi
         raise
     chosen = [function for function in module.functions if selection.takes_name(function.name)]
     if selection.kernel is not None and not chosen:
-        raise UsageError(f"found no function that matches {selection}, expected at least one")
+        raise UsageError(selection.no_match({one.name: {""} for one in module.functions}))
     from ptxaudit.analysis.context import FunctionAnalysis
 
     return [FunctionAnalysis(function, module) for function in chosen]

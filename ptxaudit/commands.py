@@ -2,15 +2,15 @@
 
 import contextlib
 import datetime
-import os
+import itertools
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxaudit.arch import Architecture, parse_architecture
-from ptxaudit.engine.image import BrokenImage, KernelImage
+from ptxaudit.engine.image import BrokenImage, Found, KernelImage
 from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import InputError, UnsupportedArchitecture, UsageError
 from ptxaudit.intake.fatbins import WalkOptions
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ptxaudit.engine.recall import Recall
     from ptxaudit.engine.registry import Registry
     from ptxaudit.engine.settings import Settings
+    from ptxaudit.options import Scope, Store
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
@@ -29,7 +30,6 @@ EXIT_INTERNAL = 2
 EXIT_INPUT = 3
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
-_STORE, _NO_STORE = "PTXAUDIT_STORE", "PTXAUDIT_NO_STORE"
 
 
 def settings_of(path: Path | None) -> "Settings":
@@ -69,24 +69,8 @@ def decided_run(
     return replace(run, report=report)
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
-    """Where results are kept, and how many megabytes of them; ``None`` for the defaults."""
-
-    folder: Path | None
-    megabytes: int | None
-
-
-def store_of(folder: Path | None, megabytes: int | None, without: bool) -> Store | None:
-    """What the options, or the environment where they say nothing, want of a store."""
-    if without or (folder is None and os.environ.get(_NO_STORE)):
-        return None
-    named = os.environ.get(_STORE)
-    return Store(folder or (Path(named) if named else None), megabytes)
-
-
 @contextlib.contextmanager
-def opened(store: Store | None, options: "AuditOptions") -> "Iterator[Recall | None]":
+def opened(store: "Store | None", options: "AuditOptions") -> "Iterator[Recall | None]":
     """The results of earlier audits for one with these options; nothing without a store."""
     if store is None:
         yield None
@@ -126,15 +110,60 @@ def architecture_of(name: str | None) -> Architecture | None:
         raise UsageError(f"--arch: {error}") from error
 
 
-def with_caches(inputs: tuple[str, ...], caches: tuple[str, ...]) -> tuple[str, ...]:
-    """The inputs and the folders of the caches that are named. Raises :class:`UsageError` for none at all."""
+def selection_of(scope: "Scope") -> Selection:
+    """Which functions are asked for. Raises :class:`UsageError`."""
+    return Selection(kernel_pattern(scope.kernel), architecture_of(scope.arch))
+
+
+def audit_options(
+    scope: "Scope", settings: "Settings | None" = None, more_launches: Iterable[Path] = ()
+) -> "tuple[AuditOptions, Registry]":
+    """What an audit is asked, and every rule there is. Raises :class:`UsageError`.
+
+    ``settings`` count where the scope says nothing; ``more_launches`` are files that the user's launches go
+    before.
+    """
+    from ptxaudit.engine.audit import AuditOptions
+    from ptxaudit.engine.launches import read_launches
+    from ptxaudit.engine.registry import load_registry, select_rules
+    from ptxaudit.engine.settings import Settings
+
+    known = settings or Settings()
+    registry = load_registry()
+    selection = selection_of(scope)
+    own = scope.launch or known.launch
+    files = (*([] if own is None else [own]), *more_launches)
+    options = AuditOptions(
+        rules=select_rules(
+            registry, split_rules(scope.select or known.select), split_rules((*scope.ignore, *known.ignore))
+        ),
+        kernel=selection.kernel,
+        architecture=selection.architecture,
+        strict=scope.strict or known.strict,
+        jobs=scope.jobs,
+        launches=tuple(launch for file in files for launch in read_launches(file)),
+    )
+    return options, registry
+
+
+def images_of(
+    arguments: tuple[str, ...], caches: tuple[str, ...], options: WalkOptions
+) -> tuple[tuple[str, ...], Iterator[Found]]:
+    """The files and folders that are read, and the images in them.
+
+    What ``--cache`` names and is not there is an input that cannot be read, as is a missing file. Raises
+    :class:`UsageError` when nothing is named at all.
+    """
+    if not arguments and not caches:
+        raise UsageError("found no input, expected INPUT... or --cache")
+    folders: tuple[str, ...] = ()
+    missing: tuple[BrokenImage, ...] = ()
     if caches:
         from ptxaudit.intake.caches import cache_folders
 
-        return (*inputs, *cache_folders(caches))
-    if not inputs:
-        raise UsageError("found no input, expected INPUT... or --cache")
-    return inputs
+        folders, missing = cache_folders(caches)
+    paths = (*arguments, *folders)
+    return paths, itertools.chain(find_images(paths, options), missing)
 
 
 def only_image(argument: str, selection: Selection) -> KernelImage:
@@ -142,18 +171,21 @@ def only_image(argument: str, selection: Selection) -> KernelImage:
     from ptxaudit.engine.summary import is_asked_for, summarise
 
     chosen: list[KernelImage] = []
+    offered: dict[str, set[str]] = {}
     for found in find_images([argument], WalkOptions()):
         if isinstance(found, BrokenImage):
             raise InputError(found.message)
-        if isinstance(found, KernelImage) and (
-            selection.kernel is None or is_asked_for(summarise(found), selection)
-        ):
+        if isinstance(found, KernelImage):
+            summary = None if selection.kernel is None else summarise(found)
+            if summary is not None and not is_asked_for(summary, selection):
+                offered |= {name: {""} for name in (*summary.kernels, *summary.functions)}
+                continue
             chosen.append(found)
             if len(chosen) > 1:
                 places = f"{chosen[0].name} and {chosen[1].name}"
                 raise UsageError(f"{argument}: found {places}, expected one (see --kernel)")
     if not chosen:
-        raise UsageError(f"{argument}: found no function that matches {selection}, expected at least one")
+        raise UsageError(f"{argument}: {selection.no_match(offered)}")
     return chosen[0]
 
 

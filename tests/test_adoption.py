@@ -255,6 +255,14 @@ def test_python_comments_begin_as_they_do() -> None:
     assert [(one.line, one.suppression.rule) for one in found] == [(3, "a")]
 
 
+def test_what_is_suppressed_is_listed_in_the_text(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    settings("[[suppress]]\nrule = 'tiny-rule'\nreason = 'known to us'\n")
+    assert run("audit", "kernel.ptx", *TINY) == 0
+    shown = capfd.readouterr().out
+    assert "suppressed:\n  warning[tiny-rule] kernel.ptx:17:5 in kernel and 1 more: known to us\n" in shown
+    assert "2 suppressed" in shown
+
+
 # Baseline
 
 

@@ -1,15 +1,21 @@
 """The command line: exit codes, bad inputs, formats, what goes where."""
 
+import contextlib
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from audit_support import KERNEL, TINY, Run, report_of
+
+from ptxaudit.intake.extent import Extent
+from ptxaudit.progress import rate
 
 TOLD = ("--select", "tiny-rule,tiny-undecided")
 
@@ -35,6 +41,11 @@ TOLD = ("--select", "tiny-rule,tiny-undecided")
         (("kernel.ptx", "--jobs", "-1"), 2),
         (("kernel.ptx", "--json", "no/such/folder.json", *TINY), 2),
         (("kernel.ptx", "--json", "-", *TINY), 2),
+        (("--list", "kernel.ptx", "--html", "out.html"), 2),
+        (("--list", "kernel.ptx", "--write-baseline", "known.json"), 2),
+        (("kernel.ptx", "--json", "out", "--html", "./out", *TINY), 2),
+        (("kernel.ptx", "--json", "known.json", "--write-baseline", "known.json", *TINY), 2),
+        (("kernel.ptx", "--json", "/dev/null", "--html", "/dev/null", *TINY), 1),
         ((), 2),
     ],
 )
@@ -258,7 +269,6 @@ def test_dump_events_shows_places_and_events(run: Run, capfd: pytest.CaptureFixt
         (("dump", "cfg", "kernel.ptx", "--kernel", "zzz"), 2),
         (("explain", "tiny-rul"), 2),
         (("nonsense",), 2),
-        ((), 2),
         (("--version",), 0),
         (("explain", "tiny-rule"), 0),
         (("rules",), 0),
@@ -294,3 +304,108 @@ def test_module_runs_and_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
     os.close(writing)
     assert done.returncode == 141
     assert done.stderr == ""
+
+
+def test_the_bare_command_shows_its_help(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run() == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "Usage:" in captured.err
+    assert "audit " in captured.err
+
+
+def test_nothing_is_written_for_a_list_that_asks_for_a_page(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("audit", "--list", "kernel.ptx", "--html", "out.html") == 2
+    assert "--html: found it beside --list" in capfd.readouterr().err
+    assert not Path("out.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("--kernel", "kernl"), "found no function that matches --kernel kernl, expected at least one; "
+         "there is kernel, kernel_fp16, attention and 1 more"),
+        (("--arch", "sm_100"), "found no function that matches --arch sm_100, expected at least one; "
+         "there is one for sm_90"),
+        (("--kernel", "kernel", "--arch", "sm_100"), "found no function that matches --kernel kernel and "
+         "--arch sm_100, expected at least one; there is one for sm_90"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_matches_nothing_is_told_with_what_there_is(
+    run: Run, capfd: pytest.CaptureFixture[str], asked: tuple[str, ...], told: str, jobs: str
+) -> None:
+    for name in ("kernel_fp16", "attention", "softmax"):
+        Path(f"{name}.ptx").write_text(KERNEL.replace("entry kernel(", f"entry {name}("))
+    Path("quiet.ptx").unlink()
+    assert run("audit", ".", *asked, *TINY, "--jobs", jobs) == 2
+    assert capfd.readouterr().err == f"ptxaudit: {told}\n"
+
+
+def test_dump_tells_near_names_too(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("dump", "cfg", "kernel.ptx", "--kernel", "kernl") == 2
+    assert "there is kernel\n" in capfd.readouterr().err
+
+
+def terminal(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    """The exit code, and all that a person sees of ``ptxaudit`` at a terminal."""
+    environment = {**os.environ, "TERM": "xterm", "PYTHONPATH": os.pathsep.join(sys.path), **variables}
+    master, slave = pty.openpty()
+    command = [sys.executable, "-m", "ptxaudit", *arguments]
+    with subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, cwd=folder, env=environment
+    ) as process:
+        os.close(slave)
+        seen = b""
+        with contextlib.suppress(OSError):  # Linux tells the end of a terminal so
+            while part := os.read(master, 1 << 16):
+                seen += part
+        code = process.wait()
+    os.close(master)
+    return code, seen.decode()
+
+
+def test_a_terminal_has_colours_progress_and_every_line_once(tmp_path: Path) -> None:
+    (tmp_path / "kernel.ptx").write_text(KERNEL)
+    rule = ("--select", "divergent-barrier")
+    code, seen = terminal(tmp_path, "audit", "kernel.ptx", "missing.ptx", *rule)
+    assert code == 3
+    assert seen.count("missing.ptx: no such file") == 1
+    # What is being audited is there before it is done.
+    assert 0 <= seen.find("kernel.ptx") < seen.find("could not read")
+    assert "0 done" in seen
+    code, seen = terminal(tmp_path, "explain", "divergent-barrier")
+    assert (code, "\x1b[1mdivergent-barrier" in seen) == (0, True)
+    code, seen = terminal(tmp_path, "rules", NO_COLOR="1")
+    assert (code, "divergent-barrier" in seen, "\x1b" in seen) == (0, True, False)
+    _, seen = terminal(tmp_path, "rules")
+    assert "\x1b[1;31merror" in seen
+
+
+@pytest.mark.parametrize(
+    ("images", "part", "seconds", "told"),
+    [
+        (0, 0.0, 5.0, ""),
+        (3, 0.5, 0.5, ""),
+        (30, 0.25, 60.0, "30/min, about 3:00 left"),
+        (30, 1.0, 60.0, "30/min"),
+        (1, 0.0, 10.0, "6/min"),
+    ],
+)
+def test_how_fast_it_goes_and_how_long_it_takes(images: int, part: float, seconds: float, told: str) -> None:
+    assert rate(images, part, seconds) == told
+
+
+def test_how_much_is_done_is_told_by_bytes(run: Run) -> None:
+    Path("a").mkdir()
+    Path("a/one.ptx").write_text(KERNEL)
+    Path("a/two.ptx").write_text(KERNEL)
+    with zipfile.ZipFile("pkg.whl", "w") as archive:
+        archive.writestr("first.ptx", KERNEL)
+        archive.writestr("second.ptx", KERNEL)
+    extent = Extent(["a", "pkg.whl", "missing", "-"])
+    assert extent.total == 4 * len(KERNEL)
+    places = ["a/one.ptx", "elsewhere", "a/two.ptx", "pkg.whl!first.ptx", "a/one.ptx", "pkg.whl!second.ptx"]
+    assert [extent.position(place) / len(KERNEL) for place in places] == [1, 1, 2, 3, 3, 4]

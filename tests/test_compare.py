@@ -157,3 +157,13 @@ def test_copies_of_one_finding_are_one_line(tmp_path: Path) -> None:
     text = render_text(compare(quiet, report(KERNEL, tmp_path)))
     assert text.count("warning[tiny-rule]") == 1
     assert "(and 1 more like it)" in text
+
+
+def test_a_side_that_is_not_there_is_no_side_without_kernels(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run("diff", "old.ptx", "missing.ptx", *TINY, "--json", "d.json") == 3
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err == "ptxaudit: missing.ptx: no such file or directory\n"
+    assert not Path("d.json").exists()

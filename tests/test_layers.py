@@ -25,7 +25,7 @@ LAYERS = (
     ("intake",),
     ("api",),
     ("integrations",),
-    ("commands",),
+    ("commands", "progress", "options"),
     ("cli",),
     ("__main__",),
 )
@@ -76,7 +76,7 @@ def test_imports_only_from_layers_above(path: Path) -> None:
     assert not below, f"{module_name(path)} imports from below: {below}"
 
 
-@pytest.mark.parametrize("library", ["click", "jinja2", "elftools", "graphlay", "jsonschema"])
+@pytest.mark.parametrize("library", ["jinja2", "elftools", "graphlay", "jsonschema", "rich"])
 def test_library_is_imported_in_one_place(library: str) -> None:
     users = [module_name(path) for path in MODULES if library in {layer(name) for name in imported(path)}]
     assert len(users) == 1, users
@@ -84,7 +84,7 @@ def test_library_is_imported_in_one_place(library: str) -> None:
 
 def test_click_is_known_to_the_command_line_only() -> None:
     users = {module_name(path) for path in MODULES if "click" in {layer(name) for name in imported(path)}}
-    assert users == {"cli"}
+    assert users == {"cli", "options"}
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if module_name(p) != "cli"], ids=module_name)

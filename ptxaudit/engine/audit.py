@@ -7,7 +7,7 @@ they come and dropped when they are done, so that a wheel is audited in the memo
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from ptxaudit.engine.findings import report_order
 from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.image import BrokenImage, Found, KernelImage, PassedOver
 from ptxaudit.engine.image_audit import audit_images
-from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
+from ptxaudit.engine.progress import SILENT, Progress
+from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
 from ptxaudit.engine.sources import merged_sources
 from ptxaudit.engine.units import Task, tasks_of
 from ptxaudit.errors import UsageError
@@ -39,6 +40,7 @@ __all__ = ["AuditOptions", "AuditRun", "InternalError", "audit", "is_undecided",
 
 _IMAGES_PER_WORKER = 4
 _AHEAD_BYTES = 1 << 26
+_MOST_OFFERED = 5_000
 _LISTINGS_WITHOUT_FINDINGS = 1 << 25
 _CODE_WITHOUT_FINDINGS = 1 << 25
 
@@ -55,34 +57,33 @@ class AuditRun:
 def audit(
     images: Iterable[Found],
     options: AuditOptions,
-    progress: Callable[[str], None] = lambda name: None,
+    progress: Progress = SILENT,
     recall: "Recall | None" = None,
 ) -> AuditRun:
     """Audit all images; results are in their order whatever ``jobs`` is.
 
     An image is audited once: where the same content comes again, its report names the first. ``progress``
-    is called with the name of each image as it is done. ``recall`` has the results of earlier audits. Raises
+    is told of each. ``recall`` has the results of earlier audits. Raises
     :class:`UsageError` when ``kernel`` or ``architecture`` leave no function of images that have some.
     """
     results: list[ImageResult] = []
     listings, code, originals = _Listings(), _Code(), _Originals()
     timings: list[Timings] = []
     sources: Mapping[str, CommentedSource] = {}
-    offered = matched = False
-    for answer in _results(images, options, recall):
+    offered, matched = _Offered(), False
+    for answer in _results(images, options, recall, progress):
         result = originals.resolved(answer)
         matched = matched or result.matched
-        offered = offered or result.report is None or result.report.error is None
+        offered.add(result)
         listings.add(result)
         timings.append(result.timings)
         code.add(result)
         sources = merged_sources(sources, result.sources)
         if result.report or result.skipped or result.internal_errors:
             results.append(replace(result, listings={}, code={}, sources={}))
-        if result.report is not None:
-            progress(result.report.path)
-    if offered and not matched and (options.kernel is not None or options.architecture is not None):
-        raise UsageError(f"found no function that matches {options.selection}, expected at least one")
+        progress.finished(_name(answer))
+    if offered.any and not matched and (options.kernel is not None or options.architecture is not None):
+        raise UsageError(options.selection.no_match(offered.functions))
     findings = [finding for result in results for finding in result.findings]
     report = AuditReport(
         tool_version=__version__,
@@ -110,6 +111,28 @@ def _input(result: ImageResult, with_timings: bool) -> InputReport:
     own.pop(Stage.START, None)
     assert result.report is not None
     return replace(result.report, timings=own) if own and with_timings else result.report
+
+
+def _name(result: ImageResult) -> str:
+    """What an image is called that was audited, passed by or skipped; empty where its container passed it."""
+    told = result.report or result.skipped
+    if told is not None:
+        return told.path
+    return "" if result.passed_by is None else result.passed_by.name
+
+
+class _Offered:
+    """What there was to choose from: whether anything was, and functions that were not asked for."""
+
+    def __init__(self) -> None:
+        self.any = False
+        self.functions: dict[str, set[str]] = {}
+
+    def add(self, result: ImageResult) -> None:
+        self.any = self.any or result.report is None or result.report.error is None
+        if result.passed_by is not None and len(self.functions) < _MOST_OFFERED:
+            for name in result.passed_by.functions:
+                self.functions.setdefault(name, set()).add(result.passed_by.architecture)
 
 
 class _Originals:
@@ -181,12 +204,12 @@ class _Code:
 
 
 def _results(
-    images: Iterable[Found], options: AuditOptions, recall: "Recall | None"
+    images: Iterable[Found], options: AuditOptions, recall: "Recall | None", progress: Progress
 ) -> Iterator[ImageResult]:
     tasks = tasks_of(_tasks(images))
     if recall is not None:
         tasks = _unknown(tasks, recall)
-    for task, results in _answers(tasks, options):
+    for task, results in _answers(tasks, options, progress):
         if isinstance(task, ImageResult):
             yield task
         else:
@@ -203,16 +226,22 @@ def _unknown(tasks: Iterator[Task | ImageResult], recall: "Recall") -> Iterator[
             yield task if isinstance(task, ImageResult) else recall.prepared(task)
 
 
-def _answers(tasks: Iterator[Task | ImageResult], options: AuditOptions) -> "Iterator[Answer]":
+def _answers(
+    tasks: Iterator[Task | ImageResult], options: AuditOptions, progress: Progress
+) -> "Iterator[Answer]":
     jobs, tasks = _jobs(tasks, options.jobs)
     if jobs <= 1:
         for task in tasks:
-            yield task, () if isinstance(task, ImageResult) else audit_images(task.images, options)
+            if isinstance(task, ImageResult):
+                yield task, ()
+            else:
+                progress.started(task.name)
+                yield task, audit_images(task.images, options)
         return
     # Most audits are of one image: they do without processes.
     from ptxaudit.engine.parallel import parallel_results
 
-    yield from parallel_results(tasks, options, jobs)
+    yield from parallel_results(tasks, options, jobs, progress)
 
 
 def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:
@@ -220,7 +249,7 @@ def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:
     first: dict[str, dict[str, str]] = {}
     for found in _read(images):
         if isinstance(found, PassedOver):
-            yield ImageResult(None)
+            yield ImageResult(None, passed_by=PassedBy(str(found.place)))
         elif isinstance(found, BrokenImage):
             line = " ".join(found.message.split())
             yield ImageResult(InputReport(found.name, found.kind, found.sha256, line, found.notes))

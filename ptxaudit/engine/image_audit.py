@@ -34,7 +34,7 @@ from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
 from ptxaudit.engine.launches import completed, launch_of
 from ptxaudit.engine.registry import Rule, load_checks
-from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult
+from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
 from ptxaudit.engine.sources import commented_sources, consulted
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
@@ -121,9 +121,10 @@ def _guarded(
 ) -> ImageResult:
     """What ``work`` gives, or the image's failure; a result without a report when it was not asked for."""
     try:
-        if not _is_wanted(image, options):
-            return ImageResult(None)
-        return work() or ImageResult(None)
+        passed_by = _passed_by(image, options)
+        if passed_by is not None:
+            return ImageResult(None, passed_by=passed_by)
+        return work() or ImageResult(None, passed_by=PassedBy(image.name))
     except SyntaxFault as error:
         return ImageResult(_failed(image, str(error), (error.excerpt(),)))
     except UnsupportedArchitecture as error:
@@ -362,11 +363,16 @@ def _debug_lines(image: KernelImage) -> DebugLines:
     return DebugLines({}, {}, None)
 
 
-def _is_wanted(image: KernelImage, options: AuditOptions) -> bool:
-    """Whether anything in an image is asked for; told without a disassembler where there is a choice."""
+def _passed_by(image: KernelImage, options: AuditOptions) -> PassedBy | None:
+    """What an image holds of which nothing is asked for; told without a disassembler where there is a
+    choice."""
     if options.kernel is None and options.architecture is None:
-        return True
-    return is_asked_for(summarise(image), options.selection)
+        return None
+    summary = summarise(image)
+    if is_asked_for(summary, options.selection):
+        return None
+    architecture = "" if summary.architecture is None else summary.architecture.name
+    return PassedBy(image.name, architecture, (*summary.kernels, *summary.functions))
 
 
 def _unsupported(image: KernelImage, error: UnsupportedArchitecture) -> ImageResult:

@@ -11,6 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
 
 from ptxaudit.engine.image_audit import audit_images
+from ptxaudit.engine.progress import Progress
 from ptxaudit.engine.results import AuditOptions, ImageResult
 from ptxaudit.engine.units import Task
 from ptxaudit.errors import PtxauditError
@@ -23,7 +24,7 @@ _told_to_end = threading.Event()
 
 
 def parallel_results(
-    tasks: Iterator[Task | ImageResult], options: AuditOptions, jobs: int
+    tasks: Iterator[Task | ImageResult], options: AuditOptions, jobs: int, progress: Progress
 ) -> Iterator[Answer]:
     """The results of each task in the order of the tasks, from ``jobs`` processes.
 
@@ -35,7 +36,7 @@ def parallel_results(
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
         try:
-            yield from _in_order(pool, tasks, options, jobs)
+            yield from _in_order(pool, tasks, options, jobs, progress)
         except BrokenProcessPool as error:
             raise PtxauditError(
                 "found a worker process killed, expected it to finish (try --jobs 1)"
@@ -53,6 +54,7 @@ def _in_order(
     tasks: Iterator[Task | ImageResult],
     options: AuditOptions,
     jobs: int,
+    progress: Progress,
 ) -> Iterator[Answer]:
     waiting: deque[tuple[Task | ImageResult, Future[tuple[ImageResult, ...]] | None]] = deque()
     size = 0
@@ -65,14 +67,17 @@ def _in_order(
         while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
             done, future = waiting.popleft()
             size -= done.size if isinstance(done, Task) else 0
-            yield _answer(done, future)
+            yield _answer(done, future, progress)
     for done, future in waiting:
-        yield _answer(done, future)
+        yield _answer(done, future, progress)
 
 
-def _answer(task: Task | ImageResult, future: Future[tuple[ImageResult, ...]] | None) -> Answer:
+def _answer(
+    task: Task | ImageResult, future: Future[tuple[ImageResult, ...]] | None, progress: Progress
+) -> Answer:
     if isinstance(task, ImageResult) or future is None:
         return task, ()
+    progress.started(task.name)
     return task, future.result()
 
 

@@ -50,8 +50,18 @@ class AuditOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class PassedBy:
+    """An image that was not asked for: its name, and what it holds as far as that was read."""
+
+    name: str
+    architecture: str = ""
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ImageResult:
-    """What one image gave; crosses process borders. ``report`` is ``None`` when it was not asked for.
+    """What one image gave; crosses process borders. ``report`` is ``None`` when it was not asked for,
+    which ``passed_by`` then tells of.
 
     ``listings`` are the texts that its places are in, by name, ``code`` is the packed code of its functions,
     by name, ``sources`` are the texts with comments for ptxaudit.
@@ -70,6 +80,7 @@ class ImageResult:
     matched: bool = False
     internal_errors: tuple[InternalError, ...] = ()
     skipped: SkippedInput | None = None
+    passed_by: PassedBy | None = None
     no_assembler: str | None = None
     timings: Timings = field(default_factory=dict, compare=False)
     sources: Mapping[str, CommentedSource] = field(default_factory=dict)

@@ -28,6 +28,12 @@ class Task:
     names: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def name(self) -> str:
+        """What the first image is called."""
+        name = self.images[0].name
+        return self.names.get(name, name)
+
+    @property
     def size(self) -> int:
         """Bytes of content."""
         return sum(len(image.content) for image in self.images)

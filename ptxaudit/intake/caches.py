@@ -9,35 +9,38 @@ import getpass
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ptxaudit.errors import UsageError
+from ptxaudit.engine.image import BrokenImage, Place
 
 _UNSAFE_IN_USER = re.compile(r'[\\/:*?"<>|]')
 
 
-def cache_folders(names: Iterable[str]) -> Iterator[str]:
-    """The folders of the caches with these names; a name with a separator, or of a folder, is a path.
-
-    Raises :class:`UsageError` for any other name, and for a cache that is nowhere.
-    """
+def cache_folders(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[BrokenImage, ...]]:
+    """The folders of the caches with these names, and what is not there; any other name is a path."""
+    folders: list[str] = []
+    missing: list[BrokenImage] = []
     for name in names:
-        if name in _CACHES:
-            yield from _existing(name, _CACHES[name]())
-        elif Path(name).exists() or os.sep in name:
-            yield name
-        else:
-            known = ", ".join(CACHE_NAMES)
-            raise UsageError(f"--cache: found {name!r}, expected one of {known}, or a path")
+        if name not in _CACHES:
+            if Path(name).exists():
+                folders.append(name)
+            else:
+                known = ", ".join(CACHE_NAMES)
+                missing.append(_missing(name, f"no such folder, expected one or a cache's name ({known})"))
+            continue
+        places = _CACHES[name]()
+        found = [str(folder) for folder in places if folder.is_dir()]
+        if not found:
+            expected = " or ".join(str(folder) for folder in places) or "named by its variable"
+            missing.append(_missing(name, f"found no folder {expected}, expected one"))
+        folders += found
+    return tuple(dict.fromkeys(folders)), tuple(missing)
 
 
-def _existing(name: str, folders: list[Path]) -> Iterator[str]:
-    found = [str(folder) for folder in folders if folder.is_dir()]
-    if not found:
-        places = " or ".join(str(folder) for folder in folders)
-        raise UsageError(f"--cache {name}: found no folder {places or 'named by its variable'}, expected one")
-    yield from dict.fromkeys(found)
+def _missing(name: str, reason: str) -> BrokenImage:
+    place = Place((name,))
+    return BrokenImage(place, f"--cache {place}: {reason}")
 
 
 def _from(variable: str) -> list[Path]:

@@ -42,6 +42,17 @@ def find_images(arguments: Iterable[str], options: WalkOptions) -> Iterator[Foun
             yield from _file(Path(argument), options, named=True)
 
 
+def input_files(arguments: Iterable[str]) -> Iterator[Path]:
+    """The files that :func:`find_images` reads for these arguments, in its order; those that are there."""
+    seen: set[Path] = set()
+    for argument in arguments:
+        path = Path(argument)
+        if path.is_dir():
+            yield from (one for one in _files(path) if _may_hold_kernels(one) and _is_new(one, seen))
+        elif path.is_file() and _is_new(path, seen):
+            yield path
+
+
 def _is_new(path: Path, seen: set[Path]) -> bool:
     resolved = path.resolve()
     if resolved in seen:

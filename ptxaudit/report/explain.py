@@ -3,31 +3,38 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from ptxaudit.report.colors import BOLD, SEVERITY, paint
 from ptxaudit.rules.pattern import Pattern
 
 _WIDTH = 100
 
 
-def rule_table(patterns: Iterable[Pattern]) -> str:
-    """One line for each rule: id, category, severity, title."""
+def rule_table(patterns: Iterable[Pattern], color: bool = False) -> str:
+    """One line for each rule: id, category, severity, title; ``color`` adds ANSI colours."""
     rows = [("rule", "category", "severity", "title")]
     rows += [(one.id, one.category.value, one.severity.value, one.title) for one in patterns]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]])
-        for row in rows
-    ]
+    codes = {severity.value: code for severity, code in SEVERITY.items()}
+    lines = []
+    for name, category, severity, title in rows:
+        cells = [cell.ljust(width) for cell, width in zip((name, category, severity), widths, strict=True)]
+        code = codes.get(severity, BOLD)
+        lines.append("  ".join([paint(cells[0], BOLD, color), cells[1], paint(cells[2], code, color), title]))
     return "\n".join(lines) + "\n"
 
 
-def explain(pattern: Pattern) -> str:
-    """Everything a pattern says, as text."""
-    return "\n".join(_lines(pattern)) + "\n"
+def explain(pattern: Pattern, color: bool = False) -> str:
+    """Everything a pattern says, as text; ``color`` adds ANSI colours."""
+    return "\n".join(_lines(pattern, color)) + "\n"
 
 
-def _lines(pattern: Pattern) -> Iterator[str]:
-    yield f"{pattern.id}: {pattern.title}"
-    yield f"{pattern.category}, {pattern.severity}, confidence {pattern.confidence}, {pattern.status}"
+def _lines(pattern: Pattern, color: bool) -> Iterator[str]:
+    def heading(text: str) -> str:
+        return paint(text, BOLD, color)
+
+    severity = paint(pattern.severity.value, SEVERITY[pattern.severity], color)
+    yield heading(f"{pattern.id}: {pattern.title}")
+    yield f"{pattern.category}, {severity}, confidence {pattern.confidence}, {pattern.status}"
     architectures = ", ".join(pattern.architectures) or "all architectures"
     yield f"reads {' and '.join(name.upper() for name in pattern.inputs)}; {architectures}"
     sections = {
@@ -39,17 +46,17 @@ def _lines(pattern: Pattern) -> Iterator[str]:
     if pattern.cost is not None:
         sections["Cost"] = f"{pattern.cost.summary} ({pattern.cost.frequency})"
     sections["Fix"] = pattern.fix.summary
-    for heading, prose in sections.items():
-        yield f"\n{heading}\n{_wrap(prose)}"
+    for title, prose in sections.items():
+        yield f"\n{heading(title)}\n{_wrap(prose)}"
     if pattern.fix.code is not None:
         yield f"\n{textwrap.indent(pattern.fix.code.strip(), '    ')}"
     if pattern.thresholds:
-        yield "\nThresholds"
+        yield f"\n{heading('Thresholds')}"
         yield from (f"  {name} = {value:g}" for name, value in pattern.thresholds.items())
-    yield "\nReferences"
+    yield f"\n{heading('References')}"
     yield from (f"  PTX ISA {reference}" for reference in pattern.references)
-    yield f"\nExample that is reported\n{textwrap.indent(pattern.example.bad.strip(), '    ')}"
-    yield f"\nExample that is not\n{textwrap.indent(pattern.example.good.strip(), '    ')}"
+    yield f"\n{heading('Example that is reported')}\n{textwrap.indent(pattern.example.bad.strip(), '    ')}"
+    yield f"\n{heading('Example that is not')}\n{textwrap.indent(pattern.example.good.strip(), '    ')}"
 
 
 def _wrap(prose: str) -> str:

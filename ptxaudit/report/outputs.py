@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def write_reports(
-    places: dict[str, Path | None],
+    places: Mapping[str, Path],
     report: AuditReport,
     registry: "Mapping[str, Rule]",
     threshold: Severity | None,
@@ -20,13 +20,12 @@ def write_reports(
 ) -> None:
     """Write a report in each format that has a place; for ``github`` SARIF leaves suppressed results out."""
     for name, path in places.items():
-        if path is not None:
-            from ptxaudit.report.write import write_report
+        from ptxaudit.report.write import write_report
 
-            if name == "sarif":
-                write_report(path, _sarif(path, report, registry, github))
-            else:
-                write_report(path, _rendered(name, report, registry, threshold))
+        if name == "sarif":
+            write_report(path, _sarif(path, report, registry, github))
+        else:
+            write_report(path, _rendered(name, report, registry, threshold))
 
 
 def _sarif(path: Path, report: AuditReport, registry: "Mapping[str, Rule]", github: bool) -> str:
@@ -75,7 +74,7 @@ def standard_output(report: AuditReport, output: str, color: bool) -> str:
     return text.render(report, color)
 
 
-def write_comparison(places: Mapping[str, Path | None], comparison: "Comparison", old: str, new: str) -> None:
+def write_comparison(places: Mapping[str, Path], comparison: "Comparison", old: str, new: str) -> None:
     """Write a comparison in each format that has a place; the sides are called ``old`` and ``new``."""
     from ptxaudit.report import compare_text
     from ptxaudit.report.write import write_report
@@ -86,8 +85,7 @@ def write_comparison(places: Mapping[str, Path | None], comparison: "Comparison"
         "html": lambda: _comparison_page(comparison, old, new),
     }
     for name, path in places.items():
-        if path is not None:
-            write_report(path, rendered[name]())
+        write_report(path, rendered[name]())
 
 
 def _comparison_page(comparison: "Comparison", old: str, new: str) -> str:

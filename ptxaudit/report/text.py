@@ -1,16 +1,14 @@
 """The report for a terminal: findings with their places and reasons, what is unknown, a summary."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
 from ptxaudit.printable import log_line
+from ptxaudit.report.colors import BOLD, SEVERITY, paint
 from ptxaudit.report.counts import count, undecided
 from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, InputReport, Severity
 
-_RESET = "\x1b[0m"
-_BOLD = "\x1b[1m"
-_COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.NOTE: "\x1b[1;36m"}
 _SHOWN_FUNCTIONS = 3
 _LONGEST_NAME = 72
 
@@ -23,6 +21,9 @@ def render(report: AuditReport, color: bool = False) -> str:
         if finding.suppressed is None:
             name = demangled.get((finding.input, finding.function), finding.function)
             parts.append("\n".join([_head(finding, color), _lines(_finding(finding, name))]))
+    suppressed = list(_suppressed(report, demangled))
+    if suppressed:
+        parts.append("\n".join(["suppressed:", *suppressed]))
     for one in report.inputs:
         if one.error is not None or one.notes:
             parts.append(_lines(_input(one)))
@@ -49,13 +50,9 @@ def _lines(lines: Iterable[str]) -> str:
     return "\n".join(map(log_line, lines))
 
 
-def _paint(text: str, code: str, color: bool) -> str:
-    return f"{code}{text}{_RESET}" if color else text
-
-
 def _head(finding: Finding, color: bool) -> str:
-    head = _paint(f"{finding.severity}[{finding.rule}]", _COLORS[finding.severity], color)
-    return f"{head}: {_paint(log_line(finding.message), _BOLD, color)}"
+    head = paint(f"{finding.severity}[{finding.rule}]", SEVERITY[finding.severity], color)
+    return f"{head}: {paint(log_line(finding.message), BOLD, color)}"
 
 
 def _finding(finding: Finding, function: str) -> Iterator[str]:
@@ -79,6 +76,18 @@ def _finding(finding: Finding, function: str) -> Iterator[str]:
         yield f"  cost: {_cost(finding.cost)}"
     if finding.fix is not None:
         yield f"  fix: {' '.join(finding.fix.summary.split())}"
+
+
+def _suppressed(report: AuditReport, demangled: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """A line for each rule and reason: the first place, and how many more there are."""
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in report.findings:
+        if finding.suppressed is not None:
+            groups.setdefault((finding.severity, finding.rule, finding.suppressed), []).append(finding)
+    for (severity, rule, reason), (first, *more) in groups.items():
+        name = demangled.get((first.input, first.function), first.function)
+        rest = f" and {len(more)} more" if more else ""
+        yield f"  {severity}[{rule}] {first.primary.location} in {_abridged(name)}{rest}: {reason}"
 
 
 def _twins(place: CodePlace) -> Iterator[str]:

@@ -12,7 +12,6 @@ from test_metadata import DEVICE, TRITON, host, integers
 from ptxaudit.engine.function_audit import prepare
 from ptxaudit.engine.image import KernelImage
 from ptxaudit.engine.launches import completed
-from ptxaudit.errors import UsageError
 from ptxaudit.intake.caches import CACHE_NAMES, cache_folders
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images
@@ -42,11 +41,12 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", CACHE_NAMES)
 def test_a_variable_moves_a_cache(nowhere: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    with pytest.raises(UsageError, match=f"--cache {name}: found no folder"):
-        list(cache_folders([name]))
+    folders, (missing,) = cache_folders([name])
+    assert folders == ()
+    assert missing.message.startswith(f"--cache {name}: found no folder")
     (nowhere / "moved").mkdir()
     monkeypatch.setenv(VARIABLES[name], str(nowhere / "moved"))
-    assert list(cache_folders([name])) == [str(nowhere / "moved")]
+    assert cache_folders([name]) == ((str(nowhere / "moved"),), ())
 
 
 @pytest.mark.parametrize(
@@ -61,16 +61,29 @@ def test_a_variable_moves_a_cache(nowhere: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_where_a_cache_is_by_itself(nowhere: Path, name: str, place: str) -> None:
     (nowhere / place).mkdir(parents=True)
-    assert list(cache_folders([name])) == [str(nowhere / place)]
+    assert cache_folders([name]) == ((str(nowhere / place),), ())
 
 
 def test_a_path_is_a_cache_and_any_other_name_is_not(nowhere: Path) -> None:
     (nowhere / "mine").mkdir()
-    assert list(cache_folders(["mine", "not/there"])) == ["mine", "not/there"]
-    with pytest.raises(
-        UsageError, match="found 'tritn', expected one of triton, inductor, tilelang, cute, or a path"
-    ):
-        list(cache_folders(["tritn"]))
+    folders, missing = cache_folders(["mine", "not/there", "tritn"])
+    assert folders == ("mine",)
+    expected = "no such folder, expected one or a cache's name (triton, inductor, tilelang, cute)"
+    assert [one.message for one in missing] == [
+        f"--cache {name}: {expected}" for name in ("not/there", "tritn")
+    ]
+
+
+def test_a_cache_that_is_not_there_is_an_input_that_cannot_be_read(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As is a missing file: the other inputs are audited."""
+    select = ("--select", "tiny-undecided")
+    assert run("audit", "kernel.ptx", "--cache", "tritn", *select) == 3
+    captured = capfd.readouterr()
+    assert captured.err.startswith("ptxaudit: --cache tritn: no such folder")
+    assert "1 function of 2 inputs" in captured.out
+    assert run("audit", "--cache", "tilelang", *select) == run("audit", "missing.ptx", *select) == 3
 
 
 def test_tilelang_keeps_a_cubin_twice_and_its_facts_once(tmp_path: Path) -> None:
@@ -131,6 +144,5 @@ def test_a_triton_cache_is_audited_with_its_launches(
 def test_there_must_be_something_to_audit(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("audit") == 2
     assert capfd.readouterr().err == "ptxaudit: found no input, expected INPUT... or --cache\n"
-    assert run("audit", "--cache", "tilelang") == 2
     assert run("audit", "--cache", "triton", "--list") == 0
     assert capfd.readouterr().out.endswith("2 kernels in 0 cubins and 2 PTX texts\n")

@@ -1,0 +1,49 @@
+"""How much there is to read, for a progress bar: bytes of files, and where in them an image stands."""
+
+from collections.abc import Iterable
+from itertools import accumulate
+from pathlib import Path
+
+from ptxaudit.engine.image import SEPARATOR, Place
+from ptxaudit.errors import InputError
+from ptxaudit.frontends.containers.zips import ZipReader
+from ptxaudit.intake.sources import STDIN, input_files
+
+
+class Extent:
+    """The bytes of all inputs in the order in which they are read.
+
+    ``total`` counts all of them; a member of a zip counts as many as it has there.
+    """
+
+    def __init__(self, arguments: Iterable[str]) -> None:
+        sizes: dict[str, int] = {}
+        for path in input_files(one for one in arguments if one != STDIN):
+            for name, size in _parts(path):
+                sizes[name] = sizes.get(name, 0) + size
+        self._ends = dict(zip(sizes, accumulate(sizes.values()), strict=True))
+        self.total = sum(sizes.values())
+        self._reached = 0
+
+    def position(self, name: str) -> int:
+        """The bytes that are read when the image of this name is done; never less than before."""
+        parts = name.split(SEPARATOR)
+        for count in range(len(parts), 0, -1):
+            end = self._ends.get(SEPARATOR.join(parts[:count]))
+            if end is not None:
+                self._reached = max(self._reached, end)
+                break
+        return self._reached
+
+
+def _parts(path: Path) -> Iterable[tuple[str, int]]:
+    """A file, or the members of one that has many, with their sizes in bytes."""
+    place = Place((str(path),))
+    try:
+        with path.open("rb") as stream:
+            if stream.read(4) == b"PK\x03\x04":
+                members = ZipReader(stream, str(place)).members()
+                return [(str(place.inside(one.name)), one.information.compress_size) for one in members]
+        return [(str(place), path.stat().st_size)]
+    except (OSError, InputError):
+        return []

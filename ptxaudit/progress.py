@@ -1,0 +1,65 @@
+"""The progress bar: what is being audited, how much of the inputs is done, how fast, what time is left."""
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from ptxaudit.engine.progress import Progress
+from ptxaudit.intake.extent import Extent
+from ptxaudit.printable import log_line
+
+_LONGEST_NAME = 60
+
+
+class _Rate(ProgressColumn):
+    """Images a minute and what is left of the time."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing until there is something to tell them by."""
+        return Text(rate(task.fields["images"], task.percentage / 100, task.elapsed or 0.0))
+
+
+@contextlib.contextmanager
+def shown_progress(extent: Extent) -> Iterator[Progress]:
+    """What an audit reports its progress to, drawn on standard error; ``extent`` tells how much there is."""
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[images]} done,"),
+        TimeElapsedColumn(),
+        _Rate(),
+        TextColumn("{task.description}", markup=False),  # names in brackets are names
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("looking for kernels", total=max(extent.total, 1), images=0)
+        done = 0
+
+        def started(name: str) -> None:
+            bar.update(task, description=_abridged(log_line(name)))
+
+        def finished(name: str) -> None:
+            nonlocal done
+            done += 1
+            bar.update(task, images=done, completed=extent.position(name))
+
+        yield Progress(started, finished)
+
+
+def rate(images: int, part: float, seconds: float) -> str:
+    """How fast it goes and how long it takes; ``part`` of the bytes (0 to 1) is done after ``seconds``."""
+    if not images or seconds < 1:
+        return ""
+    said = f"{images / seconds * 60:.0f}/min"
+    if not 0 < part < 1:
+        return said
+    left = round(seconds * (1 - part) / part)
+    return f"{said}, about {left // 60}:{left % 60:02} left"
+
+
+def _abridged(name: str) -> str:
+    """The end of a long name, which tells images of one container apart."""
+    return name if len(name) <= _LONGEST_NAME else f"\N{HORIZONTAL ELLIPSIS}{name[1 - _LONGEST_NAME :]}"
