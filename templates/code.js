@@ -520,6 +520,7 @@ const codeView = (() => {
     const next = Math.min(2, Math.max(0.05, scale)), ratio = next / graph.scale;
     const left = (graph.scroll.scrollLeft + x) * ratio - x, top = (graph.scroll.scrollTop + y) * ratio - y;
     graph.scale = next;
+    graph.svg.classList.toggle("far", next < 0.3);
     graph.svg.setAttribute("width", graph.width * next);
     graph.svg.setAttribute("height", graph.height * next);
     graph.scroll.scrollLeft = left; graph.scroll.scrollTop = top;

@@ -1,10 +1,12 @@
 """The page at work in headless Chromium. Skipped where playwright or Debian's chromium is missing."""
 
+import gzip
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -247,6 +249,23 @@ def test_a_permalink_opens_a_lazy_card(browser: Any, tmp_path: Path):
     assert opened.page.locator("tr.row").count() == 100
     opened.page.locator("#more-functions").click()
     assert opened.page.locator("tr.row").count() == 500
+    assert opened.log == []
+    opened.page.close()
+
+
+def test_a_page_of_20_megabytes_paints_at_once(browser: Any, tmp_path: Path):
+    base = large_report()
+    random = Random(0)
+    # Code that does not compress stands for the code of a whole library.
+    keys = [(item.input, item.name) for item in base.functions]
+    code = {key: gzip.compress(random.randbytes(32_000)) for key in keys}
+    text = render(changed(base, code=code), PATTERNS)
+    assert len(text) > 20_000_000
+    opened = _open(browser, tmp_path, text)
+    painted = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    opened.page.wait_for_function(painted)
+    assert opened.page.evaluate(painted) < 2000
+    assert opened.page.locator("tr.row").count() == 100
     assert opened.log == []
     opened.page.close()
 
