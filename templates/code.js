@@ -2,6 +2,9 @@
 const codeView = (() => {
   const { byId, make, draw, count, colour } = ui;
   const LINE = 18, OVERSCAN = 24, KEPT = 4, SHOWN_PAIRS = 6, COLOURS = 8, LANE = 4;
+  /* Lines that say nothing beside the source and the opened instruction: line information, blanks, brackets of
+     inline assembly. */
+  const NOTES = /^\s*(?:\.loc\b.*|\.pragma\b.*|\/\/ (?:begin|end) inline asm|[{}]|\$L__(?:tmp|func_(?:begin|end))\d*:)?\s*$/;
   const LETTERS = { ptx: "p", sass: "s" };
   const other = { ptx: "sass", sass: "ptx" };
   const loaded = new Map();
@@ -42,6 +45,7 @@ const codeView = (() => {
     text.lineOf.forEach((line, instruction) => side.places.set(position(instruction), line));
     if (!text.offsets.length) text.lines.forEach((_, line) => side.places.set(text.first + line, line));
     side.position = position;
+    side.essential = text.lines.map((line, number) => side.instructionAt[number] >= 0 || number === 0 || number === text.lines.length - 1 || !NOTES.test(line));
     side.label = (line) => {
       const instruction = side.instructionAt[line];
       if (!text.offsets.length) return String(text.first + line);
@@ -137,6 +141,16 @@ const codeView = (() => {
     });
   };
 
+  /* Which lines are shown, and in which row each of them is. */
+  let allLines = false;
+  const arrange = (side) => {
+    side.shown = []; side.rowOf = new Int32Array(side.lines.length);
+    side.lines.forEach((_, line) => {
+      side.rowOf[line] = side.shown.length;
+      if (allLines || side.essential[line]) side.shown.push(line);
+    });
+  };
+
   /* Panes: only the lines in sight exist. */
   const panes = {};
   const setUpPane = (language) => {
@@ -163,12 +177,12 @@ const codeView = (() => {
     const side = model?.sides[language], pane = panes[language];
     if (!side) return;
     const first = Math.max(0, Math.floor(pane.scroll.scrollTop / LINE) - OVERSCAN);
-    const last = Math.min(side.lines.length, Math.ceil((pane.scroll.scrollTop + pane.scroll.clientHeight) / LINE) + OVERSCAN);
+    const last = Math.min(side.shown.length, Math.ceil((pane.scroll.scrollTop + pane.scroll.clientHeight) / LINE) + OVERSCAN);
     if (!again && pane.drawn === `${first} ${last}`) return;
     pane.drawn = `${first} ${last}`;
     pane.lines.style.top = first * LINE + "px";
     const rows = [];
-    for (let line = first; line < last; line++) rows.push(row(language, side, line));
+    for (let number = first; number < last; number++) rows.push(row(language, side, side.shown[number]));
     pane.lines.replaceChildren(...rows);
     paint();
   };
@@ -209,7 +223,7 @@ const codeView = (() => {
   };
   const range = (cycles) => !cycles ? "not measured" : `${cycles[0] === cycles[1] ? cycles[0] : `${cycles[0]}–${cycles[1]}`} cycles`;
   const reveal = (language, line, centre = false) => {
-    const pane = panes[language], top = line * LINE;
+    const pane = panes[language], top = model.sides[language].rowOf[line] * LINE;
     const inside = top >= pane.scroll.scrollTop + LINE && top + LINE <= pane.scroll.scrollTop + pane.scroll.clientHeight - 2 * LINE;
     if (!inside || centre) pane.scroll.scrollTop = Math.max(0, top - pane.scroll.clientHeight / 3);
     drawPane(language);
@@ -267,7 +281,7 @@ const codeView = (() => {
     drawRulers();
     graphSelect();
     const name = nameOf(at);
-    history.replaceState(null, "", "#" + model.anchor + (name ? ":" + name : ""));
+    history.replaceState(null, "", "#" + [model.anchor, ...(name ? [name] : []), ...(name && model.finding ? [model.finding.id] : [])].join(":"));
   };
 
   /* What is known of a line. */
@@ -325,7 +339,8 @@ const codeView = (() => {
     const texts = model.code.sourceTexts[file];
     if (texts) {
       const pre = make("pre", { className: "code" });
-      for (let at = line - 3; at <= line + 3; at++) {
+      const reach = caller >= 0 ? 2 : 3;
+      for (let at = line - reach; at <= line + reach; at++) {
         if (texts[at] === undefined) continue;
         pre.append(make("span", { className: at === line ? "line related" : "line" }, make("span", { className: "no", textContent: at }), make("span", { className: "text", textContent: texts[at] })));
       }
@@ -343,18 +358,18 @@ const codeView = (() => {
   const drawRulers = () => {
     const at = linked(model.at);
     for (const [language, side] of Object.entries(model.sides)) {
-      const total = side.lines.length, signs = [];
-      const sign = (kind, line, height = 0) => {
+      const total = side.shown.length, signs = [];
+      const sign = (kind, line, last = -1) => {
         const made = make("i", { className: kind });
-        made.style.top = (100 * line) / total + "%";
-        if (height) made.style.height = (100 * height) / total + "%";
+        made.style.top = (100 * side.rowOf[line]) / total + "%";
+        if (last >= 0) made.style.height = (100 * (side.rowOf[last] - side.rowOf[line] + 1)) / total + "%";
         signs.push(made);
       };
       for (const [, blocks, , , hot] of side.loops) {
         if (!hot) continue;
         for (const block of blocks) {
           const [, start, end] = side.blocks[block];
-          if (end > start) sign("hot", side.lineOf[start], side.lineOf[end - 1] - side.lineOf[start] + 1);
+          if (end > start) sign("hot", side.lineOf[start], side.lineOf[end - 1]);
         }
       }
       for (const line of [...at[language]].slice(0, 200)) sign("linked", line);
@@ -601,7 +616,8 @@ const codeView = (() => {
       side.hasCosts = Object.keys(side.costs).length > 0;
       pane.root.classList.toggle("has-roles", model.roles.size > 0);
       pane.root.style.setProperty("--lanes", model.roles.size * LANE + "px");
-      pane.space.style.height = side.lines.length * LINE + "px";
+      arrange(side);
+      pane.space.style.height = side.shown.length * LINE + "px";
       pane.title.textContent = language.toUpperCase();
       pane.facts.textContent = `${count(side.lineOf.length, "instruction")}, ${shortFile(side.listing)}`;
       pane.facts.title = side.listing;
@@ -640,13 +656,23 @@ const codeView = (() => {
   };
   const leave = () => { if (dialog.open) dialog.close(); };
   const move = (by) => {
-    const side = model.sides[model.at.language];
-    select({ language: model.at.language, line: Math.min(side.lines.length - 1, Math.max(0, model.at.line + by)) });
+    const { language, line } = model.at, side = model.sides[language];
+    select({ language, line: side.shown[Math.min(side.shown.length - 1, Math.max(0, side.rowOf[line] + by))] });
+  };
+  const toggleLines = () => {
+    allLines = !allLines;
+    byId("lines-toggle").setAttribute("aria-pressed", String(allLines));
+    for (const [language, side] of Object.entries(model.sides)) {
+      arrange(side);
+      panes[language].space.style.height = side.shown.length * LINE + "px";
+      drawPane(language, true);
+    }
+    select(model.at, { centre: true });
   };
   const moveTo = (forward, wanted) => {
     const { language, line } = model.at, side = model.sides[language];
     for (let at = line + (forward ? 1 : -1); at >= 0 && at < side.lines.length; at += forward ? 1 : -1) {
-      if (wanted(side, at)) { select({ language, line: at }); return; }
+      if ((allLines || side.essential[at]) && wanted(side, at)) { select({ language, line: at }); return; }
     }
   };
   const cross = () => {
@@ -657,7 +683,7 @@ const codeView = (() => {
     const best = pairs.find((pair) => model.telling.has(pair)) ?? pairs[0] ?? nearestPair(language, instruction);
     const seen = Math.floor((panes[to].scroll.scrollTop + panes[to].scroll.clientHeight / 3) / LINE);
     tab(dialog.dataset.tab ? to : "");
-    select({ language: to, line: best === undefined || best === null ? Math.min(seen, theirs.lines.length - 1) : theirs.lineOf[best] });
+    select({ language: to, line: best === undefined || best === null ? theirs.shown[Math.min(seen, theirs.shown.length - 1)] : theirs.lineOf[best] });
   };
   const isSync = (side, line) => side.instructionAt[line] >= 0 && Boolean(side.sync[side.instructionAt[line]]);
   const find = (back) => {
@@ -667,6 +693,7 @@ const codeView = (() => {
     for (let step = 1; step <= total; step++) {
       const at = (line + (back ? -step : step) + 2 * total) % total;
       if (side.lines[at].toLowerCase().includes(wanted) || side.label(at) === wanted) {
+        if (!side.essential[at] && !allLines) toggleLines();
         byId("code-found").textContent = language === "ptx" ? `line ${side.label(at)}` : `offset ${side.label(at)}`;
         select({ language, line: at }, { centre: true });
         return;
@@ -693,7 +720,7 @@ const codeView = (() => {
     ArrowLeft: cross, ArrowRight: cross, Enter: cross,
     n: () => moveTo(true, isSync), p: () => moveTo(false, isSync),
     f: () => moveTo(true, (side, line) => side.marks.has(line)), F: () => moveTo(false, (side, line) => side.marks.has(line)),
-    g: toggleGraph, t: () => context.switchTheme(),
+    g: toggleGraph, l: toggleLines, t: () => context.switchTheme(),
     "/": () => { byId("code-find").focus(); byId("code-find").select(); },
   };
   const setUp = (given) => {
@@ -703,6 +730,7 @@ const codeView = (() => {
     setUpGraph();
     byId("code-close").addEventListener("click", leave);
     byId("graph-toggle").addEventListener("click", toggleGraph);
+    byId("lines-toggle").addEventListener("click", toggleLines);
     byId("code-finding").addEventListener("change", (event) => showFinding(model.findings.find((one) => one.id === event.target.value) ?? null));
     for (const button of dialog.querySelectorAll("[data-tab-name]")) button.addEventListener("click", () => tab(button.dataset.tabName));
     byId("code-find").addEventListener("keydown", (event) => {

@@ -56,8 +56,8 @@
       select(item);
     };
     const openCode = (hash, finding = null) => {
-      const [anchor, at] = hash.split(":");
-      return codeView.open(anchor, { at, finding });
+      const [anchor, at, id] = hash.split(":");
+      return codeView.open(anchor, { at, finding: finding ?? known.get(id) ?? null });
     };
     const followHash = () => {
       const id = decodeURIComponent(location.hash.slice(1));

@@ -99,9 +99,7 @@ def test_only_the_command_line_prints_or_exits(path: Path) -> None:
     assert raised == []
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if layer(module_name(p)) == "report"], ids=module_name
-)
+@pytest.mark.parametrize("path", [p for p in MODULES if layer(module_name(p)) == "report"], ids=module_name)
 def test_reports_see_no_ir(path: Path) -> None:
     assert [name for name in internal(path) if layer(name) in FORBIDDEN_IN_REPORTS] == []
 

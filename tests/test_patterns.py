@@ -138,7 +138,7 @@ def test_performance_pattern_has_a_cost(tmp_path: Path) -> None:
         ('category = "correctness"', 'category = "performance"', "category: found performance"),
         ("{number}", "{number", "message"),
         ("{number}", "{0}", "message: found '0'"),
-        ('[example]', '[cost]\nfrequency = "f"\nsummary = "s"\n[example]', "cost: found a table"),
+        ("[example]", '[cost]\nfrequency = "f"\nsummary = "s"\n[example]', "cost: found a table"),
         ("[fix]", "[fix", "tiny-rule.toml"),
         ('section = "9.7.13.1"', 'section = ""', "references.0.section"),
     ],

@@ -52,4 +52,3 @@ def test_installed_wheel_audits(tmp_path: Path) -> None:
     assert [one["name"] for one in report["functions"]] == ["kernel"]
     schema = "from ptxaudit.report.json_report import load_schema; print(load_schema()['title'])"
     assert run(python, "-c", schema, cwd=tmp_path).strip() == "ptxaudit report"
-

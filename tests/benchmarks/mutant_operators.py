@@ -52,11 +52,18 @@ _PDL = frozenset({"pdl-access-before-wait", "pdl-wait-missing"})
 _RACE = frozenset({"shared-memory-race"})
 _INIT = frozenset({"mbarrier-init-unpublished"})
 _WAITED = _RACE | _WGMMA | _TENSOR_MEMORY | _INIT | {"mbarrier-phase-alias", "synchronization-deadlock"}
-_JOINED = _WAITED | _PROXY | _BULK | _COPIES | _NAMED | {
-    "elected-arrive-without-syncwarp",
-    "flag-published-before-join",
-    "pdl-trigger-before-writers-join",
-}
+_JOINED = (
+    _WAITED
+    | _PROXY
+    | _BULK
+    | _COPIES
+    | _NAMED
+    | {
+        "elected-arrive-without-syncwarp",
+        "flag-published-before-join",
+        "pdl-trigger-before-writers-join",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

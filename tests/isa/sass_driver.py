@@ -179,4 +179,3 @@ class SassRun:
                 word = self._numbers(register)[lane]
                 for byte in range(min(width, 4)):
                     self.memory[place + 4 * number + byte] = word >> (8 * byte) & 0xFF
-

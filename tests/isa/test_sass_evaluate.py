@@ -452,9 +452,7 @@ OPERANDS = """
 
 
 @settings(max_examples=800, deadline=None)
-@given(
-    st.sampled_from(ROOTS.split()), st.lists(st.sampled_from(OPERANDS.split()), max_size=8), st.booleans()
-)
+@given(st.sampled_from(ROOTS.split()), st.lists(st.sampled_from(OPERANDS.split()), max_size=8), st.booleans())
 def test_odd_shapes_never_raise(opcode: str, operands: list[str], is_known: bool) -> None:
     evaluation = compile_evaluation(instruction(f"{opcode} {','.join(operands)}"))
     if evaluation is None:

@@ -303,7 +303,8 @@ def _initialised_late(program: Program) -> bool:
     instructions = [thread.instructions for thread in program.threads]
     return any(
         isinstance(instructions[thread][place], op.MbarrierInit)
-        for pair in races(program) for thread, place in pair
+        for pair in races(program)
+        for thread, place in pair
     )
 
 

@@ -100,9 +100,16 @@ def _executions(test: Test, combination: tuple[Trace, ...], names: list[str]) ->
     choices = []
     for read, event in enumerate(events):
         if event.kind is Kind.READ:
-            choices.append([(read, w) for w, e in enumerate(events)
-                            if e.kind is Kind.WRITE and e.location == event.location
-                            and e.value == event.value and rmw.get(read) != w])
+            choices.append(
+                [
+                    (read, w)
+                    for w, e in enumerate(events)
+                    if e.kind is Kind.WRITE
+                    and e.location == event.location
+                    and e.value == event.value
+                    and rmw.get(read) != w
+                ]
+            )
     for sync in _barrier_orders(test, events, po, barriers):
         for fences in _fence_orders(events):
             for rf in itertools.product(*choices):
@@ -114,8 +121,9 @@ def _fence_orders(events: list[Event]) -> Iterator[list[tuple[int, int]]]:
     fences = [i for i, e in enumerate(events) if e.sc]
     seen = set()
     for order in itertools.permutations(fences):
-        pairs = tuple(sorted((a, b) for a, b in itertools.combinations(order, 2)
-                             if scopes_agree(events[a], events[b])))
+        pairs = tuple(
+            sorted((a, b) for a, b in itertools.combinations(order, 2) if scopes_agree(events[a], events[b]))
+        )
         if pairs not in seen:
             seen.add(pairs)
             yield list(pairs)
@@ -147,7 +155,11 @@ def _barrier_orders(
 
 
 def _missing(
-    test: Test, events: list[Event], place: Place, instance: str, identifier: int | None,
+    test: Test,
+    events: list[Event],
+    place: Place,
+    instance: str,
+    identifier: int | None,
     barriers: list[tuple[int, Barrier]],
 ) -> bool:
     """Whether a barrier of this instance that the program text holds was not reached."""
@@ -165,9 +177,7 @@ def _missing(
     return False
 
 
-def _completes(
-    po: rel.Relation, edges: list[tuple[int, int]], barriers: list[tuple[int, Barrier]]
-) -> bool:
+def _completes(po: rel.Relation, edges: list[tuple[int, int]], barriers: list[tuple[int, Barrier]]) -> bool:
     """Whether no barrier waits, through others, for itself: arrivals and completions are two nodes."""
     nodes = [index for index, _ in barriers]
     blocks = {index for index, barrier in barriers if barrier.blocks}
@@ -209,8 +219,12 @@ def _holds(
         return None
     left_value, right_value = values[0], values[1]
     return {
-        "==": left_value == right_value, "!=": left_value != right_value, "<": left_value < right_value,
-        ">": left_value > right_value, "<=": left_value <= right_value, ">=": left_value >= right_value,
+        "==": left_value == right_value,
+        "!=": left_value != right_value,
+        "<": left_value < right_value,
+        ">": left_value > right_value,
+        "<=": left_value <= right_value,
+        ">=": left_value >= right_value,
     }[str(head)]
 
 

@@ -8,8 +8,18 @@ from .events import Place
 TOKEN = re.compile(r"\s*(/\\|\\/|==|!=|<=|>=|[()=<>~:]|-?\w+)")
 COMMENT = re.compile(r"//[^\n]*|\(\*.*?\*\)", re.DOTALL)
 # Which operand of an instruction names memory.
-OPERAND = {"st": 0, "sust": 0, "red": 0, "sured": 0, "ld": 1, "tld": 1, "suld": 1, "cold": 1, "atom": 1,
-           "suatom": 1}
+OPERAND = {
+    "st": 0,
+    "sust": 0,
+    "red": 0,
+    "sured": 0,
+    "ld": 1,
+    "tld": 1,
+    "suld": 1,
+    "cold": 1,
+    "atom": 1,
+    "suatom": 1,
+}
 
 
 class LitmusError(Exception):
@@ -65,8 +75,9 @@ def parse(text: str) -> Test:
                 threads[thread].append(_instruction(cell.strip()))
     initial, addresses, registers = _initial(text[start + 1 : end], len(places))
     condition = parse_condition(body[match.end() :])
-    return Test(name, initial, addresses, registers, places, threads,
-                match.group(1).replace(" ", ""), condition)
+    return Test(
+        name, initial, addresses, registers, places, threads, match.group(1).replace(" ", ""), condition
+    )
 
 
 def _place(cell: str) -> Place:
@@ -86,9 +97,7 @@ def _instruction(cell: str) -> Instruction:
     return Instruction(tuple(opcode.split(".")), operands)
 
 
-def _initial(
-    text: str, threads: int
-) -> tuple[dict[str, int], dict[str, Address], list[dict[str, int]]]:
+def _initial(text: str, threads: int) -> tuple[dict[str, int], dict[str, Address], list[dict[str, int]]]:
     initial: dict[str, int] = {}
     addresses: dict[str, Address] = {}
     registers: list[dict[str, int]] = [{} for _ in range(threads)]

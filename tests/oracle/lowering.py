@@ -165,11 +165,16 @@ class _Lowering:
     def _strong(self, semantics: str, scope: Scope, kind: Kind, location: str, value: int = 0) -> Event:
         weak = semantics == "weak"
         return Event(
-            kind, self.number, self.place, location, location,
+            kind,
+            self.number,
+            self.place,
+            location,
+            location,
             strong=not weak,
             acquire=kind in (Kind.READ, Kind.AWAIT) and semantics in ("acquire", "acq_rel"),
             release=kind in (Kind.WRITE, Kind.SIGNAL) and semantics in ("release", "acq_rel"),
-            scope=scope, value=value,
+            scope=scope,
+            value=value,
         )
 
     def _lower(self, instruction: op.Instruction) -> None:
@@ -196,9 +201,7 @@ class _Lowering:
                 arrival = self._in_order(Event(Kind.NODE, self.number, self.place))
                 self.barriers[identifier].append((arrival, count, None))
             case op.ClusterArrive(semantics):
-                self.arrivals.append(
-                    self._in_order(self._strong(semantics, Scope.CLUSTER, Kind.SIGNAL, ""))
-                )
+                self.arrivals.append(self._in_order(self._strong(semantics, Scope.CLUSTER, Kind.SIGNAL, "")))
             case op.ClusterWait():
                 wait = self._in_order(self._strong("acquire", Scope.CLUSTER, Kind.AWAIT, ""))
                 self.waits.append(wait)
@@ -261,19 +264,27 @@ class _Lowering:
         match instruction:
             case op.Fence(semantics, scope, restrict):
                 return replace(
-                    fence, strong=True, scope=scope, sc=semantics == "sc",
-                    acquire=semantics != "release", release=semantics != "acquire",
+                    fence,
+                    strong=True,
+                    scope=scope,
+                    sc=semantics == "sc",
+                    acquire=semantics != "release",
+                    release=semantics != "acquire",
                     restriction=None if restrict is None else self._window(restrict),
                     through=None if restrict is None else self._window("shared::cluster"),
                 )
             case op.MbarrierInitFence():
-                return replace(fence, strong=True, scope=Scope.CLUSTER, release=True,
-                               restriction=self.mbarriers)
+                return replace(
+                    fence, strong=True, scope=Scope.CLUSTER, release=True, restriction=self.mbarriers
+                )
             case op.ProxyFence(space, release):
                 limit = "shared::cta" if release else space
-                return replace(fence, proxy_fence=ProxyFence(
-                    ASYNC, inward=not release, locations=None if limit is None else self._window(limit)
-                ))
+                return replace(
+                    fence,
+                    proxy_fence=ProxyFence(
+                        ASYNC, inward=not release, locations=None if limit is None else self._window(limit)
+                    ),
+                )
 
     def _window(self, space: str) -> frozenset[str]:
         """The locations of a state space as this thread sees it."""
@@ -310,8 +321,7 @@ class _Lowering:
             if nodes:
                 skeleton.fixed.append((nodes[-1], access))
             if proxy == ASYNC:
-                fence = Event(Kind.FENCE, self.number, place,
-                              proxy_fence=ProxyFence(ASYNC, outward=False))
+                fence = Event(Kind.FENCE, self.number, place, proxy_fence=ProxyFence(ASYNC, outward=False))
                 implicit = self._event(fence, self.id)
                 skeleton.fixed.append((leave, implicit))
                 leave = implicit

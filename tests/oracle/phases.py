@@ -54,8 +54,14 @@ def mbarrier_assignments(
     `sequences` are the operations of each agent in order; `after` maps an operation's event to those that
     must come before it (a completion comes after what its issuer did before).
     """
-    start = (tuple(0 for _ in sequences), 0, count, 0, frozenset[tuple[int, int]](),
-             frozenset[tuple[int, int]]())
+    start = (
+        tuple(0 for _ in sequences),
+        0,
+        count,
+        0,
+        frozenset[tuple[int, int]](),
+        frozenset[tuple[int, int]](),
+    )
     stack, seen, found = [start], {start}, set()
     while stack:
         positions, phase, pending, tx, phases, waits = stack.pop()
@@ -89,9 +95,7 @@ def mbarrier_assignments(
                 stack.append(following)
 
 
-def _apply(
-    operation: Operation, count: int, state: tuple[int, int, int]
-) -> tuple[int, int, int] | None:
+def _apply(operation: Operation, count: int, state: tuple[int, int, int]) -> tuple[int, int, int] | None:
     """The state (phase, pending, tx) after the operation; None if it cannot happen now."""
     phase, pending, tx = state
     if operation.parity is not None:

@@ -240,10 +240,32 @@ class WgmmaWait:
 
 
 Instruction = (
-    Load | Store | Atomic | AwaitFlag | Fence | MbarrierInitFence | ProxyFence | BarrierSync | BarrierArrive
-    | ClusterArrive | ClusterWait | MbarrierInit | MbarrierArrive | MbarrierExpectTx | MbarrierWait | BulkCopy
-    | BulkCommit | BulkWait | CpAsync | CpAsyncCommit | CpAsyncWait | CpAsyncMbarrierArrive | StoreAsync
-    | Wgmma | WgmmaCommit | WgmmaWait
+    Load
+    | Store
+    | Atomic
+    | AwaitFlag
+    | Fence
+    | MbarrierInitFence
+    | ProxyFence
+    | BarrierSync
+    | BarrierArrive
+    | ClusterArrive
+    | ClusterWait
+    | MbarrierInit
+    | MbarrierArrive
+    | MbarrierExpectTx
+    | MbarrierWait
+    | BulkCopy
+    | BulkCommit
+    | BulkWait
+    | CpAsync
+    | CpAsyncCommit
+    | CpAsyncWait
+    | CpAsyncMbarrierArrive
+    | StoreAsync
+    | Wgmma
+    | WgmmaCommit
+    | WgmmaWait
 )
 EventId = tuple[int, int]
 

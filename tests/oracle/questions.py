@@ -108,8 +108,15 @@ def _candidates(skeleton: Skeleton, running: frozenset[int], reading: Reading) -
             if budget < 0:
                 raise TooLargeError(f"more than {CANDIDATES} candidates")
             execution = Execution(
-                events, po, rf, skeleton.rmw, fences, [*skeleton.fixed, *way.sync], list(way.observed),
-                time, skeleton.exits,
+                events,
+                po,
+                rf,
+                skeleton.rmw,
+                fences,
+                [*skeleton.fixed, *way.sync],
+                list(way.observed),
+                time,
+                skeleton.exits,
             )
             order = consistent(execution, strong)
             if order is None or not all(_coherent(a, order) for a in way.assignments):
@@ -126,11 +133,16 @@ def _reads(skeleton: Skeleton, po: rel.Relation) -> Iterator[dict[int, int]]:
     choices = []
     for read, event in enumerate(events):
         if event.kind is Kind.READ and (event.strong or read in skeleton.awaited):
-            choices.append([
-                (read, write) for write, other in enumerate(events)
-                if other.kind is Kind.WRITE and other.location == event.location
-                and skeleton.rmw.get(read) != write and not rel.has(po, read, write)
-            ])
+            choices.append(
+                [
+                    (read, write)
+                    for write, other in enumerate(events)
+                    if other.kind is Kind.WRITE
+                    and other.location == event.location
+                    and skeleton.rmw.get(read) != write
+                    and not rel.has(po, read, write)
+                ]
+            )
     for choice in itertools.product(*choices):
         rf = dict(choice)
         if all(_value(skeleton, rf, rf[r], set()) == value for r, value in skeleton.awaited.items()):
@@ -171,7 +183,10 @@ def _synchronisations(
         for name, sequences in skeleton.mbarrier_operations.items()
     ]
     counting = {
-        o.event for sequences in skeleton.mbarrier_operations.values() for s in sequences for o in s
+        o.event
+        for sequences in skeleton.mbarrier_operations.values()
+        for s in sequences
+        for o in s
         if o.arrive or o.complete
     }
     for choice in itertools.product(*barriers):
@@ -184,8 +199,11 @@ def _synchronisations(
 
 
 def _phase_edges(
-    assignment: Assignment, counting: set[int], reading: Reading,
-    observed: list[tuple[int, int]], time: list[tuple[int, int]],
+    assignment: Assignment,
+    counting: set[int],
+    reading: Reading,
+    observed: list[tuple[int, int]],
+    time: list[tuple[int, int]],
 ) -> None:
     """What an assignment of phases says about observation and about time."""
     for event, phase in assignment.phases:
@@ -203,10 +221,14 @@ def _generations(sequences: list[list[tuple[int, int, int | None]]]) -> list[lis
     waits = {event: wait for s in sequences for event, _, wait in s if wait is not None}
     results = []
     for assignment in barrier_assignments(plain):
-        results.append([
-            (arrival, waits[other]) for arrival, generation in assignment for other, same in assignment
-            if generation == same and other in waits
-        ])
+        results.append(
+            [
+                (arrival, waits[other])
+                for arrival, generation in assignment
+                for other, same in assignment
+                if generation == same and other in waits
+            ]
+        )
     return results
 
 
@@ -295,8 +317,11 @@ def ordered(program: Program, first: EventId, second: EventId, reading: Reading 
         ones = [i for i, owner in enumerate(skeleton.owner) if owner == first]
         others = [i for i, owner in enumerate(skeleton.owner) if owner == second]
         pairs = [
-            (x, y) for x in ones for y in others
-            if skeleton.events[x].memory and skeleton.events[x].location == skeleton.events[y].location
+            (x, y)
+            for x in ones
+            for y in others
+            if skeleton.events[x].memory
+            and skeleton.events[x].location == skeleton.events[y].location
             and skeleton.events[y].memory
         ]
         if pairs:

@@ -119,8 +119,10 @@ class _Writer:
 
     def _joins(self) -> bool:
         uses = {
-            tuple(sum(isinstance(i, kind) for i in thread.instructions)
-                  for kind in (op.ClusterArrive, op.ClusterWait))
+            tuple(
+                sum(isinstance(i, kind) for i in thread.instructions)
+                for kind in (op.ClusterArrive, op.ClusterWait)
+            )
             for thread in self.program.threads
         }
         return self.program.ctas > 1 and len(uses) == 1 and all(a == w for a, w in uses)

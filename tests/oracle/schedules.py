@@ -54,10 +54,14 @@ class _Search:
         self.code = [thread.instructions for thread in program.threads]
         self.mbarriers = [place.name for place in program.mbarriers]
         self.memory = [place.name for place in program.locations]
-        self.barriers = sorted({
-            (thread.cta, i.identifier) for thread in program.threads for i in thread.instructions
-            if isinstance(i, op.BarrierSync | op.BarrierArrive)
-        })
+        self.barriers = sorted(
+            {
+                (thread.cta, i.identifier)
+                for thread in program.threads
+                for i in thread.instructions
+                if isinstance(i, op.BarrierSync | op.BarrierArrive)
+            }
+        )
         inits = [i for code in self.code for i in code if isinstance(i, op.MbarrierInit)]
         self.counts = {i.mbarrier: i.count for i in inits}
 
@@ -65,9 +69,14 @@ class _Search:
         """Search all reachable states."""
         threads = len(self.code)
         start = _State(
-            (0,) * threads, (None,) * threads, ((0, 0, 0),) * len(self.barriers), (0,) * threads,
-            (0,) * threads, tuple((0, self.counts.get(name, 0), 0) for name in self.mbarriers),
-            (0,) * len(self.memory), frozenset(),
+            (0,) * threads,
+            (None,) * threads,
+            ((0, 0, 0),) * len(self.barriers),
+            (0,) * threads,
+            (0,) * threads,
+            tuple((0, self.counts.get(name, 0), 0) for name in self.mbarriers),
+            (0,) * len(self.memory),
+            frozenset(),
         )
         seen, stack, stuck = {start}, [start], set()
         ends = misused = False

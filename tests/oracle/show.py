@@ -1,6 +1,6 @@
 """Print a random program as PTX, with the oracle's answers, to look at one seed by hand.
 
-    python -m tests.oracle.show SEED
+python -m tests.oracle.show SEED
 """
 
 import sys

@@ -11,12 +11,20 @@ STORES = {"st": "generic", "sust": "surface"}
 ATOMICS = {"atom": "generic", "suatom": "surface", "red": "generic", "sured": "surface"}
 SCOPES = {"cta": Scope.CTA, "gpu": Scope.GPU, "sys": Scope.SYS}
 COMPARE = {
-    "beq": lambda a, b: a == b, "bne": lambda a, b: a != b, "blt": lambda a, b: a < b,
-    "bgt": lambda a, b: a > b, "ble": lambda a, b: a <= b, "bge": lambda a, b: a >= b,
+    "beq": lambda a, b: a == b,
+    "bne": lambda a, b: a != b,
+    "blt": lambda a, b: a < b,
+    "bgt": lambda a, b: a > b,
+    "ble": lambda a, b: a <= b,
+    "bge": lambda a, b: a >= b,
 }
 ARITHMETIC = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b,
-    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
     "exch": lambda a, b: b,
 }
 VISITS = 3  # how often one backward branch target may be reached
@@ -124,9 +132,7 @@ def _assign(state: _State, register: str, value: int, depends: frozenset[int]) -
     return replace(state, registers={**state.registers, register: (value, depends)})
 
 
-def _append(
-    state: _State, event: Event, depends: frozenset[int], barrier: Barrier | None = None
-) -> _State:
+def _append(state: _State, event: Event, depends: frozenset[int], barrier: Barrier | None = None) -> _State:
     return replace(state, steps=(*state.steps, Step(event, depends | state.control, barrier)))
 
 
@@ -142,7 +148,13 @@ def _access(
     order = opcode[1]
     strong = order != "weak"
     return Event(
-        kind, thread, test.places[thread], where.location, where.address, proxy, strong,
+        kind,
+        thread,
+        test.places[thread],
+        where.location,
+        where.address,
+        proxy,
+        strong,
         acquire=kind is Kind.READ and order in ("acquire", "acq_rel"),
         release=kind is Kind.WRITE and order in ("release", "acq_rel"),
         scope=SCOPES[opcode[2]] if strong else Scope.SYS,
@@ -194,15 +206,24 @@ def _fence(test: Test, thread: int, opcode: tuple[str, ...]) -> Event:
         if opcode[2] == "alias":
             return Event(Kind.FENCE, thread, place, alias_fence=True)
         return Event(Kind.FENCE, thread, place, proxy_fence=ProxyFence(opcode[2]))
-    return Event(Kind.FENCE, thread, place, strong=True, acquire=True, release=True,
-                 sc=opcode[1] == "sc", scope=SCOPES[opcode[2]])
+    return Event(
+        Kind.FENCE,
+        thread,
+        place,
+        strong=True,
+        acquire=True,
+        release=True,
+        sc=opcode[1] == "sc",
+        scope=SCOPES[opcode[2]],
+    )
 
 
 def _barrier(test: Test, thread: int, state: _State, instruction: Instruction, pc: int) -> _State:
     operands = instruction.operands
     identifier = _value(state, operands[1]) if len(operands) > 1 else None
     quorum = _value(state, operands[2])[0] if len(operands) > 2 else None
-    barrier = Barrier(operands[0], identifier[0] if identifier else None, quorum,
-                      instruction.opcode[2] == "sync", pc)
+    barrier = Barrier(
+        operands[0], identifier[0] if identifier else None, quorum, instruction.opcode[2] == "sync", pc
+    )
     event = Event(Kind.NODE, thread, test.places[thread])
     return _append(state, event, identifier[1] if identifier else frozenset(), barrier)

@@ -144,7 +144,7 @@ def test_hovering_and_clicking_one_side_shows_the_other(code: Any):
     code.locator("#pane-sass .code-row", has_text="LDS.128").click()
     assert "LDS.128" in _at(code, "sass")
     assert _paired(code, "ptx")[0].startswith("ld.shared.v4.f32")
-    assert code.evaluate("location.hash").endswith(":sa60")
+    assert code.evaluate("location.hash").endswith(f":sa60:f-{SCOPE.fingerprint}")
 
 
 def test_keys_walk_the_code(code: Any):
@@ -168,6 +168,17 @@ def test_keys_walk_the_code(code: Any):
     code.keyboard.press("Escape")
     assert not code.locator("#code").is_visible()
     assert code.evaluate("location.hash") == ""
+
+
+def test_lines_that_say_nothing_are_shown_on_demand(code: Any):
+    first = "#pane-ptx .code-row .no"
+    numbers = [int(text) for text in code.locator(first).all_inner_texts()]
+    assert 17 not in numbers, "a blank line"
+    assert 23 in numbers, "a comment of the author"
+    code.keyboard.press("l")
+    shown = [int(text) for text in code.locator(first).all_inner_texts()]
+    assert shown == list(range(shown[0], shown[-1] + 1))
+    assert "mbarrier.try_wait" in _at(code, "ptx")
 
 
 def test_the_margin_shows_findings_roles_loops_and_costs(code: Any):
@@ -203,9 +214,13 @@ def test_a_role_can_be_singled_out(code: Any):
 
 def test_links_to_a_place_in_the_code_open_it(browser: Any, tmp_path: Path):
     anchor = code_anchor(SPLITK, SPLITK_NAME)
-    opened = _open(browser, tmp_path, render(sample_report(), PATTERNS), f"#{anchor}:sa60")
+    opened = _open(
+        browser, tmp_path, render(sample_report(), PATTERNS), f"#{anchor}:sa60:f-{SCOPE.fingerprint}"
+    )
     opened.page.locator("#pane-sass .code-row.at").wait_for()
     assert "LDS.128" in _at(opened.page, "sass")
+    assert opened.page.locator("#code-finding").input_value() == f"f-{SCOPE.fingerprint}"
+    assert opened.page.locator("#graph .block.path").count() > 0
     assert opened.log == []
     opened.page.close()
 
