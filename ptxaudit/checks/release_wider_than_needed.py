@@ -12,6 +12,7 @@ from ptxaudit.checks._executions import has_unknown_code
 from ptxaudit.checks._grids import reached
 from ptxaudit.ir.events import (
     Access,
+    ArriveSource,
     BarrierAction,
     ClusterBarrier,
     Completion,
@@ -42,7 +43,7 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     """Every wide release of an arrival."""
     arrivals: list[tuple[Instruction, Event]] = [
         *analysis.occurrences(ClusterBarrier),
-        *analysis.occurrences(MbarrierArrive),
+        *_by_threads(analysis),
     ]
     releases = [i for i, event in arrivals if _is_wide(analysis, i, event)]
     if not releases:
@@ -69,6 +70,12 @@ def check(analysis: FunctionAnalysis) -> Outcome:
         else:
             violations.append(_violation(analysis, release))
     return Outcome.of(violations, unknown)
+
+
+def _by_threads(analysis: FunctionAnalysis) -> list[tuple[Instruction, MbarrierArrive]]:
+    """The arrivals that a thread makes itself: what an asynchronous operation releases costs no barrier."""
+    arrivals = analysis.occurrences(MbarrierArrive)
+    return [(i, event) for i, event in arrivals if event.source is ArriveSource.THREAD]
 
 
 def _is_wide(analysis: FunctionAnalysis, instruction: Instruction, event: Event) -> bool:

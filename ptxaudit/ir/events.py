@@ -226,7 +226,9 @@ class MbarrierCompleteTx:
     PTX ISA 9.7.13.15.8). ``proxy`` is how the payload travels: a generic-proxy payload (``st.async``,
     ``red.async``) needs an acquire that reaches its writer, an async-proxy payload comes with an
     implicit proxy fence. ``bytes`` is ``None`` when a tensor map decides it. ``multicast`` and
-    ``cta_mask`` are as for accesses.
+    ``cta_mask`` are as for accesses. ``pair`` tells that a multicast signals, of each pair of CTAs
+    that it reaches, the one with the parity of the CTA that the barrier is in (``.cta_group::2``,
+    PTX ISA 9.7.9.25.5.2).
     """
 
     address: Operand
@@ -236,6 +238,7 @@ class MbarrierCompleteTx:
     proxy: Proxy
     multicast: bool = False
     cta_mask: Operand | None = None
+    pair: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,7 +224,7 @@ def _build(raw: Mapping[str, Any]) -> Pattern:
 def _cost(raw: Mapping[str, Any]) -> Cost:
     cycles = raw.get("cycles")
     span = None if cycles is None else (int(cycles[0]), int(cycles[1]))
-    return Cost(raw["frequency"], raw["summary"], span, raw.get("architecture"))
+    return Cost(raw["frequency"], " ".join(raw["summary"].split()), span, raw.get("architecture"))
 
 
 def load_patterns(directory: Path | None = None) -> dict[str, Pattern]:

@@ -170,11 +170,8 @@ def complete_later(here: Executing, event: ev.MbarrierCompleteTx) -> None:
     if keys is None:
         assume(here.machine, "a copy completes on an mbarrier whose address is not known")
         return
-    if event.multicast:
-        keys = here.in_every_cta(event, keys)
     size = None if event.bytes is None else here.common(event.bytes)
-    for key, lanes in keys:
-        destination = key[1] if event.multicast else None
+    for destination, key, lanes in here.signals(event, keys):
         async_operation = here.machine.current_operation(here.fragment, "copy", destination)
         async_operation.generic_proxy = event.proxy is ev.Proxy.GENERIC
         here.machine.in_flight.append((async_operation, key, size, lanes))

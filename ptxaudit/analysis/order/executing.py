@@ -85,11 +85,27 @@ class Executing:
         return [rank for rank in ranks if not isinstance(mask, int) or mask >> rank & 1]
 
     def in_every_cta(
-        self, event: ev.MbarrierArrive | ev.MbarrierCompleteTx, keys: list[tuple[BarrierKey, int]]
+        self, event: ev.MbarrierArrive, keys: list[tuple[BarrierKey, int]]
     ) -> list[tuple[BarrierKey, int]]:
         """A multicast signals the barrier at the same offset in every CTA that it reaches."""
         ranks = self.destinations(event)
         return [((kind, rank, offset), count) for (kind, _, offset), count in keys for rank in ranks]
+
+    def signals(
+        self, event: ev.MbarrierCompleteTx, keys: list[tuple[BarrierKey, int]]
+    ) -> list[tuple[int | None, BarrierKey, int]]:
+        """The CTA that a copy goes to (where it is a multicast), the mbarrier that it signals, the lanes.
+
+        A multicast signals the barrier at the same offset in every CTA that it reaches; one by a pair of
+        CTAs signals the CTA of the pair whose rank is as even or odd as that of the barrier's CTA.
+        """
+        if not event.multicast:
+            return [(None, key, count) for key, count in keys]
+        return [
+            (rank, (kind, rank & ~1 | holder & 1 if event.pair else rank, offset), count)
+            for (kind, holder, offset), count in keys
+            for rank in self.destinations(event)
+        ]
 
     def write(self, register: Register, new: "Value | Truth") -> None:
         """Give a register its new value in the active lanes."""

@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxaudit.analysis.order.clocks import ClockWalk
+from ptxaudit.analysis.order.completion import Place
 from ptxaudit.analysis.order.knowledge import SHARED, TIME, Agent, ordered
 from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
 from ptxaudit.ir import events as ev
@@ -50,7 +51,9 @@ class GapKind(Enum):
 class Gap:
     """A step that comes too early (``PEER_MAY_EXIT``, ``SOURCE_MAY_END``: too late), and what it relies on.
 
-    ``cta`` is the other CTA that it concerns, if any. ``doubtful`` is as for races.
+    ``cta`` is the other CTA that it concerns, if any. ``on_its_way`` tells of a signal by ``tcgen05.commit``
+    that what it waits for is known to be done in time, so that only its own way there is left.
+    ``doubtful`` is as for races.
     """
 
     kind: GapKind
@@ -58,6 +61,7 @@ class Gap:
     other: Step | None
     execution: Execution
     cta: int | None = None
+    on_its_way: bool = False
     doubtful: bool = False
 
     @property
@@ -117,6 +121,8 @@ class GapFinder:
         self._init_fences: list[_InitFence] = []
         self._stores: list[_Store] = []
         self._remote: dict[tuple[int, int], tuple[int, Step]] = {}
+        # What the last signal by a commit to another CTA tracks, by agent and CTA.
+        self._tracked: dict[tuple[int, int], Place] = {}
         self._sources: dict[tuple[int, int], tuple[int, Step]] = {}
         self._expectations: list[_Expectation] = []
         self._expecting: dict[tuple[BarrierKey, int], list[tuple[Step, int, int]]] = defaultdict(list)
@@ -142,6 +148,9 @@ class GapFinder:
                     self._use(step, agent, step.key)
                     if step.key is not None and not isinstance(step.event, ev.MbarrierWait):
                         self._reach(step, agent, step.key[1], agent.component, _now(agent))
+                        if _is_commit(step.event):
+                            tracked = self._walk.completions.tensor_operations(agent)
+                            self._tracked[agent.component, step.key[1]] = tracked
             case ev.Fence(mbarrier_init=True):
                 for agent in agents:
                     fence = _InitFence(agent.component, _now(agent), agent.clocks[SHARED].copy())
@@ -164,8 +173,14 @@ class GapFinder:
                 self._add(Gap(GapKind.EXPECT_MAY_SLIP, expected.step, None, self.execution))
         for kind, last in ((GapKind.PEER_MAY_EXIT, self._remote), (GapKind.SOURCE_MAY_END, self._sources)):
             for (component, cta), (index, step) in last.items():
-                if not any(ordered(agent.clocks, TIME, component, index) for agent in self._ctas[cta]):
-                    self._add(Gap(kind, step, None, self.execution, cta))
+                if not self._is_known_in(cta, component, index):
+                    tracked = self._tracked.get((component, cta)) if _is_commit(step.event) else None
+                    on_its_way = tracked is not None and self._is_known_in(cta, *tracked)
+                    self._add(Gap(kind, step, None, self.execution, cta, on_its_way))
+
+    def _is_known_in(self, cta: int, component: int, index: int) -> bool:
+        """Whether some thread of a CTA knows, when it ends, that a place has been passed."""
+        return any(ordered(agent.clocks, TIME, component, index) for agent in self._ctas[cta])
 
     def _add(self, gap: Gap) -> None:
         self.gaps.setdefault(gap.pair, gap)
@@ -314,3 +329,7 @@ def _total(amounts: Iterable[int | None]) -> int | None:
 def _now(agent: Agent) -> int:
     """The index of the step that an agent is at."""
     return int(agent.clocks[TIME, agent.component])
+
+
+def _is_commit(event: ev.Event) -> bool:
+    return isinstance(event, ev.MbarrierArrive) and event.source is ev.ArriveSource.TCGEN05_COMMIT

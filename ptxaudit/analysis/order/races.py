@@ -40,7 +40,7 @@ from ptxaudit.analysis.order.knowledge import (
     phase_known,
 )
 from ptxaudit.analysis.order.tensor_fences import TensorFences
-from ptxaudit.analysis.order.trace import Execution, Footprint, Step
+from ptxaudit.analysis.order.trace import BarrierKey, Execution, Footprint, Step
 from ptxaudit.ir import events as ev
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
@@ -145,6 +145,7 @@ class RaceFinder:
         self._logs: dict[tuple[str, int], _Log] = {}
         self._releases: dict[int, list[tuple[int, Step]]] = {}
         self._copies = _copy_bases(execution)
+        self._awaited = _awaited(execution)
         self._stored: dict[tuple[str, int], list[_Store]] | None = None
         self.walk = ClockWalk(execution, self._access, self._phase, only_certain_flags)
         self.gaps = GapFinder(execution, self.walk)
@@ -194,15 +195,22 @@ class RaceFinder:
         if isinstance(step.event, ev.MbarrierArrive | ev.CtaBarrier):
             index = int(agent.clocks[TIME, agent.component])
             self._releases.setdefault(agent.component, []).append((index, step))
-        if record.phase < 1:
+        if record.phase < 1 or not self._is_observed(record.key):
             return
         before = walk.record(record.key, record.phase - 1)
         key = (step.instruction.index, record.key[0])
-        if key in self.aliases or phase_known(agent, before):
+        if key in self.aliases or phase_known(agent, before) or _only_commits_of(agent, before):
             return
         self.aliases[key] = Alias(
             step, record, _missing_contribution(agent, before, walk.agents_of_warp), self.execution
         )
+
+    def _is_observed(self, key: BarrierKey) -> bool:
+        """Whether any thread waits on a barrier.
+
+        A multicast also arrives in CTAs where nothing does: nobody minds in which phase.
+        """
+        return key[0] != "mbarrier" or key in self._awaited or None in self._awaited
 
     # Accesses ----------------------------------------------------------------------------------------
 
@@ -432,6 +440,27 @@ def _missing_proxy(earlier: Moment, later: Moment) -> Link | None:
     if ordered(clocks, weakly, earlier.component, earlier.index):
         return Link.PROXY_BY_OTHER
     return Link.PROXY
+
+
+def _awaited(execution: Execution) -> set[BarrierKey | None]:
+    """The barriers that threads wait on, ``None`` among them where it is not known on which."""
+    waits = (step for step in execution.entries if isinstance(step, Step))
+    seen = {step.key for step in waits if isinstance(step.event, ev.MbarrierWait)}
+    return seen | {stuck.key for stuck in execution.stuck}
+
+
+def _only_commits_of(agent: Agent, record: PhaseRecord) -> bool:
+    """Whether all that a phase needs are commits of one agent: the next one cannot take their place.
+
+    Each counts once it is done, whichever is first, so that the phases are over after as many.
+    """
+    return all(
+        step.warp == agent.warp
+        and isinstance(step.event, ev.MbarrierArrive)
+        and step.event.source is ev.ArriveSource.TCGEN05_COMMIT
+        for contribution in record.contributions
+        for step in contribution.steps
+    )
 
 
 def _missing_contribution(agent: Agent, record: PhaseRecord, agents: list[list[Agent]]) -> Step | None:

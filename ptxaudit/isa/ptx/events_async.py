@@ -176,6 +176,7 @@ def _bulk_copy(form: InstructionForm, architecture: Architecture) -> Lowering:
     on_mbarrier = any(m.startswith("mbarrier::complete_tx") for m in modifiers)
     completion = Completion.MBARRIER if on_mbarrier else Completion.BULK_GROUP
     multicast = is_multicast(modifiers)
+    pair = "cta_group::2" in modifiers
     multimem = form.name.startswith("multimem")
     reduction = reduction_of(modifiers) if ".reduce" in form.name else None
     kind = AccessKind.WRITE if reduction is None else AccessKind.UPDATE
@@ -223,7 +224,7 @@ def _bulk_copy(form: InstructionForm, architecture: Architecture) -> Lowering:
         if barrier is None:
             return (read, write)
         complete = MbarrierCompleteTx(
-            barrier, destination_space, size, Scope.CLUSTER, Proxy.ASYNC, multicast, mask
+            barrier, destination_space, size, Scope.CLUSTER, Proxy.ASYNC, multicast, mask, pair
         )
         return (read, write, complete)
 

@@ -133,7 +133,7 @@ def _into_shared(
         operation=_operation(parts) if kind is AccessKind.UPDATE else None,
     )
     complete = MbarrierCompleteTx(
-        barrier, StateSpace.CLUSTER, None, Scope.CLUSTER, Proxy.ASYNC, multicast, mask
+        barrier, StateSpace.CLUSTER, None, Scope.CLUSTER, Proxy.ASYNC, multicast, mask, "2CTA" in parts
     )
     return (write, complete)
 
