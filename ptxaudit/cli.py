@@ -26,11 +26,13 @@ from ptxaudit.commands import (
     EXIT_INPUT,
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
+    EXIT_STOPPED,
     audit_options,
     decided_run,
     exit_code,
     images_of,
     kernel_pattern,
+    limits_of,
     only_image,
     opened,
     read_code,
@@ -41,10 +43,11 @@ from ptxaudit.engine.image import Found, KernelImage
 from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.progress import SILENT, Progress
 from ptxaudit.engine.selection import Selection
-from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UsageError
+from ptxaudit.errors import InputError, PtxauditError, Stopped, SyntaxFault, UsageError
 from ptxaudit.frontends.nvrtc import DEFAULT_ARCHITECTURE, CompileOptions
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images, started_early
+from ptxaudit.limits import in_force
 from ptxaudit.options import (
     FAIL_ON,
     Inputs,
@@ -84,6 +87,8 @@ def main() -> NoReturn:
         _fail("interrupted", EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         _fail("interrupted", EXIT_INTERRUPTED)
+    except Stopped as stopped:
+        sys.exit(EXIT_STOPPED + stopped.number)
     except click.ClickException as error:
         _fail(_one_line(error.format_message()), EXIT_INTERNAL)
     except (BrokenPipeError, _ClosedPipe):
@@ -103,7 +108,7 @@ def main() -> NoReturn:
 
 def _stopped(number: int, frame: FrameType | None) -> None:
     """End as for an error, so that temporary files and disassemblers go."""
-    sys.exit(128 + number)
+    raise Stopped(number)
 
 
 class _ClosedPipe(Exception):
@@ -195,7 +200,8 @@ def audit_command(
             if name != "json":
                 raise UsageError(f"--{name}: found it beside --list, which audits nothing, expected --json")
         _, images = images_of(arguments, inputs.caches, walk)
-        return _list(images, selection, reports.json)
+        with in_force(limits_of(settings_of(policy.config), scope.limits)):
+            return _list(images, selection, reports.json)
     return _audit(arguments, inputs.caches, walk, scope, reports, policy, shown)
 
 
@@ -221,8 +227,9 @@ def _audit(
         assemble=shown.assemble,
         timings=shown.timings,
         pack=None if reports.html is None else _packing(),
+        partial=True,
     )
-    with opened(shown.store, options) as recall, _progress(paths) as progress:
+    with opened(shown.store, options) as recall, _progress(paths) as progress, in_force(options.limits):
         known = None if recall is None else recall.has
         with started_early(images, known) as started:
             run = audit(started, options, progress, recall)
@@ -315,7 +322,7 @@ def diff_command(old: str, new: str, reports: Reports, fail_on: str, scope: Scop
     options = replace(audit_options(scope)[0], count=True, listings=False)
     runs = []
     for side in (old, new):
-        with _progress([side]) as progress:
+        with _progress([side]) as progress, in_force(options.limits):
             runs.append(audit(find_images([side], WalkOptions(selection)), options, progress))
         _complain(runs[-1])
     worst = max((read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)

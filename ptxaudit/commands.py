@@ -15,6 +15,7 @@ from ptxaudit.engine.selection import Selection
 from ptxaudit.errors import InputError, UnsupportedArchitecture, UsageError
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images
+from ptxaudit.limits import NAMES, Limits
 from ptxaudit.rules.model import Severity
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
 EXIT_INTERNAL = 2
 EXIT_INPUT = 3
+EXIT_STOPPED = 128  # and the number of the signal
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
@@ -61,7 +63,8 @@ def decided_run(
         None if baseline_file is None or baseline_file == new_baseline else read_baseline(baseline_file)
     )
     report = decided(run.report, Decisions(settings, baseline, datetime.date.today()))
-    if new_baseline is not None:
+    # One of a part of the findings would forget the others.
+    if new_baseline is not None and run.stopped is None:
         from ptxaudit.report.write import write_report
 
         mine = [finding for finding in report.findings if finding.suppressed in (None, IN_BASELINE)]
@@ -142,8 +145,21 @@ def audit_options(
         strict=scope.strict or known.strict,
         jobs=scope.jobs,
         launches=tuple(launch for file in files for launch in read_launches(file)),
+        limits=limits_of(known, scope.limits),
     )
     return options, registry
+
+
+def limits_of(settings: "Settings", given: tuple[str, ...]) -> Limits:
+    """The limits of the settings, and those of ``--limit NAME=NUMBER``. Raises :class:`UsageError`."""
+    values = dict(settings.limits)
+    for text in given:
+        name, _, number = text.partition("=")
+        if name not in NAMES or not re.fullmatch(r"[1-9][0-9]{0,15}", number):
+            expected = f"NAME=NUMBER with NAME one of {', '.join(NAMES)}"
+            raise UsageError(f"--limit: found {text!r}, expected {expected}")
+        values[name] = int(number)
+    return Limits().changed(values)
 
 
 def images_of(
@@ -190,10 +206,13 @@ def only_image(argument: str, selection: Selection) -> KernelImage:
 
 
 def read_code(run: "AuditRun") -> int:
-    """The exit code for faults of ptxaudit and of inputs."""
+    """The exit code for faults of ptxaudit and of inputs, and for an audit that was stopped."""
+    if run.stopped is not None:
+        return EXIT_STOPPED + run.stopped
     if run.internal_errors:
         return EXIT_INTERNAL
     unread = any(one.error is not None for one in run.report.inputs)
+    unread = unread or any(one.incomplete is not None for one in run.report.functions)
     nothing = bool(run.report.skipped) and not run.report.functions
     return EXIT_INPUT if unread or nothing else EXIT_CLEAN
 

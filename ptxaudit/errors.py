@@ -12,6 +12,14 @@ def system_reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+class Stopped(BaseException):
+    """A signal told the program to end: what is done so far is reported, temporary files and tools go."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(number)
+
+
 class UsageError(PtxauditError):
     """The command line, an option or a configuration value is wrong (exit code 2)."""
 

@@ -104,6 +104,7 @@ class Scope:
     arch: str | None
     jobs: int
     launch: Path | None
+    limits: tuple[str, ...]
     strict: bool
 
 
@@ -122,6 +123,13 @@ scope_options = _group(
     click.option("--jobs", type=click.IntRange(min=0), default=0, help="Processes; 0 takes what pays off."),
     _file_option(
         "--launch", "launch", "TOML that says how kernels are launched (block, cluster, grid, arguments)."
+    ),
+    click.option(
+        "--limit",
+        "limits",
+        multiple=True,
+        metavar="NAME=NUMBER",
+        help="What an input may cost, such as kernel-seconds=600; the settings have the same under limits.",
     ),
     click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence."),
 )

@@ -7,6 +7,7 @@ they come and dropped when they are done, so that a wheel is audited in the memo
 
 import itertools
 import os
+import signal
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from ptxaudit.engine.progress import SILENT, Progress
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
 from ptxaudit.engine.sources import merged_sources
 from ptxaudit.engine.units import Task, tasks_of
-from ptxaudit.errors import UsageError
+from ptxaudit.errors import Stopped, UsageError
 from ptxaudit.rules.model import (
     AuditReport,
     CommentedSource,
@@ -47,11 +48,15 @@ _CODE_WITHOUT_FINDINGS = 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class AuditRun:
-    """A report, the internal errors that happened on the way to it, and what is to be said once."""
+    """A report, the internal errors that happened on the way to it, and what is to be said once.
+
+    ``stopped`` is the number of the signal that ended the audit, ``None`` when it came to its end.
+    """
 
     report: AuditReport
     internal_errors: tuple[InternalError, ...] = ()
     remarks: tuple[str, ...] = ()
+    stopped: int | None = None
 
 
 def audit(
@@ -64,27 +69,36 @@ def audit(
 
     An image is audited once: where the same content comes again, its report names the first. ``progress``
     is told of each. ``recall`` has the results of earlier audits. Raises
-    :class:`UsageError` when ``kernel`` or ``architecture`` leave no function of images that have some.
+    :class:`UsageError` when ``kernel`` or ``architecture`` leave no function of images that have some. An
+    interruption ends it with what there is, where ``options`` ask for that.
     """
     results: list[ImageResult] = []
     listings, code, originals = _Listings(), _Code(), _Originals()
     timings: list[Timings] = []
     sources: Mapping[str, CommentedSource] = {}
     offered, matched = _Offered(), False
-    for answer in _results(images, options, recall, progress):
-        result = originals.resolved(answer)
-        matched = matched or result.matched
-        offered.add(result)
-        listings.add(result)
-        timings.append(result.timings)
-        code.add(result)
-        sources = merged_sources(sources, result.sources)
-        if result.report or result.skipped or result.internal_errors:
-            results.append(replace(result, listings={}, code={}, sources={}))
-        progress.finished(_name(answer))
-    if offered.any and not matched and (options.kernel is not None or options.architecture is not None):
+    stopped: int | None = None
+    try:
+        for answer in _results(images, options, recall, progress):
+            result = originals.resolved(answer)
+            matched = matched or result.matched
+            offered.add(result)
+            if result.report or result.skipped or result.internal_errors:
+                results.append(replace(result, listings={}, code={}, sources={}))
+            listings.add(result)
+            timings.append(result.timings)
+            code.add(result)
+            sources = merged_sources(sources, result.sources)
+            progress.finished(_name(answer))
+    except (KeyboardInterrupt, Stopped) as error:
+        if not options.partial:
+            raise
+        stopped = error.number if isinstance(error, Stopped) else signal.SIGINT
+    restricted = options.kernel is not None or options.architecture is not None
+    if stopped is None and offered.any and not matched and restricted:
         raise UsageError(options.selection.no_match(offered.functions))
     findings = [finding for result in results for finding in result.findings]
+    faults = tuple(error for result in results for error in result.internal_errors)
     report = AuditReport(
         tool_version=__version__,
         inputs=tuple(_input(result, options.timings) for result in results if result.report is not None),
@@ -95,14 +109,14 @@ def audit(
         skipped=tuple(result.skipped for result in results if result.skipped is not None),
         timings=summed([*timings, STOPWATCH.taken()]) if options.timings else {},
         sources=sources,
+        interrupted=None if stopped is None else "interrupted before its end",
+        faults=len(faults),
     )
     remarks = dict.fromkeys(result.no_assembler for result in results if result.no_assembler is not None)
     said = [f"PTX is audited without its SASS: {remark}" for remark in remarks]
     if recall is not None and recall.trouble is not None:
         said.append(recall.trouble)
-    return AuditRun(
-        report, tuple(error for result in results for error in result.internal_errors), tuple(said)
-    )
+    return AuditRun(report, faults, tuple(said), stopped)
 
 
 def _input(result: ImageResult, with_timings: bool) -> InputReport:

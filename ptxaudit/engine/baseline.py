@@ -104,7 +104,7 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--baseline {path}: {system_reason(error)}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--baseline {path}: found no JSON, expected a baseline ({error})") from error
     fault = schema_fault(_SCHEMA, document)
     if fault is not None:

@@ -11,7 +11,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.cost.model import priced
 from ptxaudit.engine.findings import build_findings, is_strict_only
 from ptxaudit.engine.registry import Rule
-from ptxaudit.ir.function import Function, Module
+from ptxaudit.ir.function import Function, Module, UnreadFunction
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import Finding, Outcome, Verdict, Violation
 from ptxaudit.stopwatch import STOPWATCH, Stage
@@ -32,7 +32,8 @@ class InternalError:
 class FunctionAudit:
     """What the rules say of one function. ``analysis`` is ``None`` where it could not be analysed.
 
-    ``executed`` are the rules whose verdicts rest on executing the function.
+    ``executed`` are the rules whose verdicts rest on executing the function. ``incomplete`` says why not all
+    of it was done: it could not be read, or a limit was reached.
     """
 
     function: Function
@@ -43,6 +44,7 @@ class FunctionAudit:
     findings: list[Finding] = field(default_factory=list)
     internal_errors: list[InternalError] = field(default_factory=list)
     executed: set[str] = field(default_factory=set)
+    incomplete: str | None = None
 
     def failed(self, rule: str) -> bool:
         """Whether a rule's check is at fault, which asking the other language would only repeat."""
@@ -75,6 +77,31 @@ def unanalysed(
     fault = InternalError(f"{input_name}: {function.name}: {message}", traceback.format_exc())
     verdicts = {rule.id: Verdict.UNKNOWN for rule in rules}
     return FunctionAudit(function, input_name, None, verdicts, dict.fromkeys(verdicts, message), [], [fault])
+
+
+def unread(function: UnreadFunction, module: Module, rules: tuple[Rule, ...]) -> FunctionAudit:
+    """The audit of a function that could not be read, where others of its file could."""
+    empty = Function(
+        function.name,
+        function.demangled,
+        module.language,
+        function.architecture,
+        function.is_entry,
+        (),
+        (),
+    )
+    audit = FunctionAudit(empty, module.name)
+    stop(audit, rules, function.reason)
+    return audit
+
+
+def stop(audit: FunctionAudit, rules: tuple[Rule, ...], reason: str) -> None:
+    """Leave open the rules that have not judged a function yet."""
+    audit.incomplete = reason
+    for rule in rules:
+        if rule.id not in audit.verdicts:
+            audit.verdicts[rule.id] = Verdict.UNKNOWN
+            audit.reasons[rule.id] = reason
 
 
 @STOPWATCH.stage(Stage.RULES)

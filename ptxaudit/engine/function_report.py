@@ -23,6 +23,7 @@ def report_alone(audit: FunctionAudit) -> FunctionReport:
         unknown_reasons=audit.reasons,
         facts=_facts(function),
         assumptions=audit.assumptions,
+        incomplete=audit.incomplete,
     )
 
 
@@ -51,6 +52,7 @@ def report_joined(
         join=joined,
         decided_by=merged.decided_by,
         settled=merged.settled,
+        incomplete=first.incomplete or second.incomplete,
     )
 
 

@@ -9,6 +9,7 @@ import contextlib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ptxaudit.analysis.join import Join
 from ptxaudit.engine.counterpart import (
@@ -26,7 +27,9 @@ from ptxaudit.engine.function_audit import (
     ask,
     describe,
     prepare,
+    stop,
     unanalysed,
+    unread,
 )
 from ptxaudit.engine.function_report import counted, report_alone
 from ptxaudit.engine.image import ImageKind, KernelImage
@@ -42,7 +45,8 @@ from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedA
 from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
 from ptxaudit.frontends.sass.tools import DISTURBANCES
 from ptxaudit.ir.events import Transfer, TransferKind
-from ptxaudit.ir.function import Function, Language, Module
+from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
+from ptxaudit.limits import LimitReached, bounded, in_force
 from ptxaudit.rules.model import (
     Category,
     Finding,
@@ -76,7 +80,7 @@ def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tupl
     """Audit one image, or a PTX text and a cubin together; one result for each, in their order."""
     before = DISTURBANCES.count
     consulted()
-    with STOPWATCH.stage(Stage.OTHER):
+    with STOPWATCH.stage(Stage.OTHER), in_force(options.limits):
         load_checks(options.rules)
         results = _audited(images, options)
     first = replace(
@@ -94,11 +98,21 @@ def _audited(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[Im
     opened = {image.kind: _audit_or_failure(image, options) for image in images}
     ptx, sass = opened[ImageKind.PTX], opened[ImageKind.CUBIN]
     if isinstance(ptx, _ImageAudit) and isinstance(sass, _ImageAudit):
-        _join_pair(ptx, sass, options)
+        try:
+            with bounded():
+                _join_pair(ptx, sass, options)
+        except LimitReached as reached:
+            DISTURBANCES.count += 1
+            ptx.notes.append(f"its functions and those of {sass.image.name} are not joined: {reached}")
+        except Exception as error:
+            message = f"{ptx.image.name}: joining it with {sass.image.name}: {describe(error)}"
+            ptx.faults.append(InternalError(message, traceback.format_exc()))
     results = []
     for image in images:
         one = opened[image.kind]
-        results.append(one if isinstance(one, ImageResult) else _result(one, options))
+        if isinstance(one, _ImageAudit):
+            one = _guarded(image, options, partial(_result, one, options))
+        results.append(one)
     return tuple(results)
 
 
@@ -131,6 +145,9 @@ def _guarded(
         return _unsupported(image, error)
     except PtxauditError as error:
         return ImageResult(_failed(image, _named(image.name, str(error))))
+    except LimitReached as reached:
+        DISTURBANCES.count += 1
+        return ImageResult(_failed(image, f"{image.name}: {reached}"))
     except Exception as error:
         message = f"{image.name}: {describe(error)}"
         fault = InternalError(message, traceback.format_exc())
@@ -156,11 +173,17 @@ def _alone(image: KernelImage, options: AuditOptions) -> ImageResult | None:
 
 def _audit_own_language(image: KernelImage, options: AuditOptions) -> _ImageAudit | None:
     """An image judged in its own language; ``None`` when none of its functions is asked for."""
-    module = load_image(image, None if options.kernel is None else options.selection.takes_name)
+    with bounded():
+        module = load_image(image, None if options.kernel is None else options.selection.takes_name)
     chosen = [function for function in module.functions if _is_chosen(function, options)]
-    if not chosen and module.functions:
+    lost = [
+        unread(one, module, options.rules)
+        for one in module.unread
+        if _is_chosen(one, options)
+    ]
+    if not chosen and not lost and module.functions:
         return None
-    audits = [_audit_function(one, module, image, options, options.rules) for one in chosen]
+    audits = [_audit_function(one, module, image, options, options.rules) for one in chosen] + lost
     notes = [f"{note.location}: {note.message}" for note in module.notes]
     return _ImageAudit(image, module, audits, notes=notes)
 
@@ -174,7 +197,12 @@ def _audit_function(
         audit = prepare(function, module, module.name, launch)
     except Exception as error:
         return unanalysed(function, module.name, error, rules)
-    ask(audit, rules, options.strict)
+    try:
+        with bounded():
+            ask(audit, rules, options.strict)
+    except LimitReached as reached:
+        DISTURBANCES.count += 1
+        stop(audit, rules, str(reached))
     return audit
 
 
@@ -243,11 +271,18 @@ def _join(audited: _ImageAudit, other: Evidence, options: AuditOptions, asked: _
     theirs = {function.name: function for function in other.module.functions}
     for first in audited.audits:
         function = theirs.get(first.function.name)
-        if function is None or first.analysis is None:
+        if function is None or first.analysis is None or first.incomplete is not None:
             continue
         rules = tuple(rule for rule in options.rules if asked(rule, first))
         second = _audit_function(function, other.module, audited.image, options, rules)
-        _add(audited, join_audits(first, second, other, options.rules), first, second, options)
+        try:
+            with bounded():
+                joined = join_audits(first, second, other, options.rules)
+        except LimitReached as reached:
+            DISTURBANCES.count += 1
+            stop(first, options.rules, f"joining PTX and SASS: {reached}")
+            continue
+        _add(audited, joined, first, second, options)
     audited.listings[other.module.name] = other.module.text
 
 
@@ -393,6 +428,6 @@ def _named(name: str, message: str) -> str:
     return message if name in message else f"{name}: {message}"
 
 
-def _is_chosen(function: Function, options: AuditOptions) -> bool:
+def _is_chosen(function: Function | UnreadFunction, options: AuditOptions) -> bool:
     selection = options.selection
     return selection.takes_architecture(function.architecture) and selection.takes_name(function.name)

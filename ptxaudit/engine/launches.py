@@ -78,7 +78,7 @@ def read_launches(path: Path) -> tuple[NamedLaunch, ...]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"--launch {path}: {error.strerror or error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"--launch {path}: found no TOML, expected launch descriptions ({error})") from error
     fault = schema_fault(_SCHEMA, document)
     if fault is not None:

@@ -14,7 +14,7 @@ from ptxaudit.engine.image_audit import audit_images
 from ptxaudit.engine.progress import Progress
 from ptxaudit.engine.results import AuditOptions, ImageResult
 from ptxaudit.engine.units import Task
-from ptxaudit.errors import PtxauditError
+from ptxaudit.errors import PtxauditError, Stopped
 
 _WAITING_PER_JOB = 2
 _WAITING_BYTES = 1 << 27
@@ -58,18 +58,30 @@ def _in_order(
 ) -> Iterator[Answer]:
     waiting: deque[tuple[Task | ImageResult, Future[tuple[ImageResult, ...]] | None]] = deque()
     size = 0
-    for task in tasks:
-        if isinstance(task, ImageResult):
-            waiting.append((task, None))
-        else:
-            waiting.append((task, pool.submit(_audit_in_worker, task, options)))
-            size += task.size
-        while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
-            done, future = waiting.popleft()
-            size -= done.size if isinstance(done, Task) else 0
-            yield _answer(done, future, progress)
-    for done, future in waiting:
-        yield _answer(done, future, progress)
+    try:
+        for task in tasks:
+            if isinstance(task, ImageResult):
+                waiting.append((task, None))
+            else:
+                waiting.append((task, pool.submit(_audit_in_worker, task, options)))
+                size += task.size
+            while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
+                answer = _answer(*waiting[0], progress)
+                done, _ = waiting.popleft()
+                size -= done.size if isinstance(done, Task) else 0
+                yield answer
+        while waiting:
+            answer = _answer(*waiting[0], progress)
+            waiting.popleft()
+            yield answer
+    except (KeyboardInterrupt, Stopped):
+        # What is done already is not lost.
+        yield from (_answer(*one, progress) for one in waiting if one[1] is None or _is_done(one[1]))
+        raise
+
+
+def _is_done(future: Future[tuple[ImageResult, ...]]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _answer(

@@ -9,6 +9,7 @@ from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.selection import Selection
+from ptxaudit.limits import Limits, limits
 from ptxaudit.rules.code import FunctionCode
 from ptxaudit.rules.model import CommentedSource, Finding, FunctionReport, InputReport, SkippedInput
 from ptxaudit.stopwatch import Timings
@@ -29,6 +30,8 @@ class AuditOptions:
     where its time went.
     ``pack`` makes of each function's code what a report keeps of it; it runs where the function is audited,
     which may be another process. Without it no code is kept.
+    ``limits`` are those in force where this is made. ``partial`` makes an interruption (Ctrl-C, a signal to
+    stop) end the audit with what there is, in a report that says so.
     """
 
     rules: tuple[Rule, ...]
@@ -42,6 +45,8 @@ class AuditOptions:
     assemble: bool = False
     timings: bool = False
     pack: Callable[[FunctionCode], bytes] | None = None
+    limits: Limits = field(default_factory=limits)
+    partial: bool = False
 
     @property
     def selection(self) -> Selection:

@@ -10,6 +10,9 @@
     baseline = "ptxaudit-baseline.json"       # relative to this file, as is launch
     launch = "launch.toml"
 
+    [limits]                                  # see ptxaudit/limits.py
+    kernel-seconds = 600
+
     [severity]
     proxy-fence-not-by-writer = "warning"     # error, warning, note
 
@@ -34,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxaudit.errors import UsageError, system_reason
+from ptxaudit.limits import NAMES
 from ptxaudit.rules.model import Severity
 from ptxaudit.schema import schema_fault
 
@@ -58,6 +62,11 @@ _SCHEMA = {
         "baseline": {"type": "string", "minLength": 1},
         "launch": {"type": "string", "minLength": 1},
         "severity": _SEVERITIES,
+        "limits": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {name: {"type": "integer", "minimum": 1, "maximum": 10**15} for name in NAMES},
+        },
         "suppress": {
             "type": "array",
             "items": {
@@ -132,6 +141,7 @@ class Settings:
     severity: Mapping[str, Severity] = field(default_factory=dict)
     suppressions: tuple[Suppression, ...] = ()
     kernels: tuple[KernelSettings, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def rules_named(self) -> set[str]:
         """Every rule id that the file mentions."""
@@ -184,6 +194,7 @@ def read_settings(path: Path) -> Settings:
             )
             for entry in document.get("kernel", ())
         ),
+        limits=document.get("limits", {}),
     )
 
 
@@ -192,7 +203,7 @@ def _document(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {system_reason(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: found no TOML, expected settings ({error})") from error
 
 

@@ -121,7 +121,7 @@ def _launch(extents: tuple[int | None, ...], threads: int) -> Launch | None:
 def _json(path: Path) -> object:
     try:
         return json.loads(_text(path) or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -143,8 +143,22 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
+class UnreadFunction:
+    """A function that could not be read where others of its file could; ``reason`` in a line."""
+
+    name: str
+    demangled: str
+    architecture: Architecture
+    is_entry: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Module:
-    """All functions of one PTX file or cubin. ``text`` is the PTX, or the SASS listing a report shows."""
+    """All functions of one PTX file or cubin. ``text`` is the PTX, or the SASS listing a report shows.
+
+    ``unread`` are functions that are not among them because they could not be read.
+    """
 
     name: str
     language: Language
@@ -153,3 +167,4 @@ class Module:
     text: str
     notes: tuple[Note, ...] = ()
     sha256: str = ""
+    unread: tuple[UnreadFunction, ...] = ()

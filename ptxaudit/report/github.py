@@ -1,6 +1,6 @@
 """Workflow commands: findings as annotations on a pull request."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ptxaudit.printable import log_lines, printable
 from ptxaudit.report import text
@@ -11,7 +11,10 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE
 
 def render(report: AuditReport) -> str:
     """One command a line for each finding and each input that could not be read, then the summary."""
-    lines = [_finding(finding) for finding in report.findings if finding.suppressed is None]
+    short = report.shortcomings
+    said = {"title": "ptxaudit: incomplete"}
+    lines = [_command("warning", said, ", ".join(short))] if short else []
+    lines += [_finding(finding) for finding in report.findings if finding.suppressed is None]
     lines += [
         _command("error", {"file": one.path, "title": "ptxaudit: input"}, one.error)
         for one in report.inputs
@@ -40,7 +43,7 @@ def _message(finding: Finding) -> Iterator[str]:
         yield f"fix: {finding.fix.summary}"
 
 
-def _command(name: str, properties: dict[str, str | int | None], message: str) -> str:
+def _command(name: str, properties: Mapping[str, str | int | None], message: str) -> str:
     known = {key: printable(str(value)) for key, value in properties.items() if value is not None}
     given = ",".join(f"{key}={escape_property(value)}" for key, value in known.items())
     return f"::{name} {given}::{escape_data(log_lines(message))}"

@@ -38,6 +38,7 @@ def to_document(report: AuditReport) -> dict[str, Any]:
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "ptxaudit", "version": report.tool_version},
+        **({"incomplete": list(report.shortcomings)} if report.shortcomings else {}),
         "inputs": [_input(one) for one in report.inputs],
         "functions": [_function(one) for one in report.functions],
         "findings": [_finding(one) for one in report.findings],
@@ -75,6 +76,8 @@ def _function(one: FunctionReport) -> dict[str, Any]:
         "verdicts": {rule: verdict.value for rule, verdict in one.verdicts.items()},
         "unknown_reasons": dict(one.unknown_reasons),
     }
+    if one.incomplete is not None:
+        document["incomplete"] = one.incomplete
     if one.assumptions:
         document["assumptions"] = list(one.assumptions)
     if one.join is not None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from xml.etree import ElementTree
 
 from ptxaudit.rules.model import AuditReport, Finding, FunctionReport, InputReport, Severity, Verdict
@@ -24,11 +25,23 @@ def render(report: AuditReport, fail_on: Severity | None) -> str:
     functions: dict[str, list[FunctionReport]] = {}
     for function in report.functions:
         functions.setdefault(function.input, []).append(function)
+    _incomplete(root, report)
     for one in report.inputs:
         _suite(root, one, functions.get(one.path, []), findings, fail_on)
     _total(root, root)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _incomplete(root: ElementTree.Element, report: AuditReport) -> None:
+    """A case that fails where something could not be done; inputs that could not be read have their own."""
+    short = replace(report, inputs=(), skipped=()).shortcomings
+    if not short:
+        return
+    suite = ElementTree.SubElement(root, "testsuite", name="ptxaudit")
+    case = ElementTree.SubElement(suite, "testcase", classname="ptxaudit", name="complete")
+    ElementTree.SubElement(case, "error", message=_clean(f"incomplete: {', '.join(short)}"))
+    _total(suite, suite)
 
 
 def _suite(

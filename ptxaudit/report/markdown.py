@@ -15,7 +15,9 @@ MOST_FINDINGS = 50
 def render(report: AuditReport) -> str:
     """The counts, a table of findings, what was not decided. At most :data:`MOST_FINDINGS` rows."""
     shown = [finding for finding in report.findings if finding.suppressed is None]
-    parts = [f"### ptxaudit\n\n{summary(report)}"]
+    short = report.shortcomings
+    heading = f"### ptxaudit: incomplete: {', '.join(short)}" if short else "### ptxaudit"
+    parts = [heading, summary(report)]
     if shown:
         parts.append("\n".join(_findings(shown)))
     failed = [one.error for one in report.inputs if one.error is not None]

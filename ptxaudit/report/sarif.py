@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -96,8 +97,9 @@ def to_document(
                 },
                 "invocations": [
                     {
-                        "executionSuccessful": not failed,
+                        "executionSuccessful": not _is_cut_short(report),
                         "toolExecutionNotifications": [
+                            *(_short(one) for one in report.shortcomings),
                             *(_fault(one) for one in failed),
                             *({"level": "note", "message": {"text": notice}} for notice in report.notices),
                         ],
@@ -109,6 +111,15 @@ def to_document(
             }
         ],
     }
+
+
+def _is_cut_short(report: AuditReport) -> bool:
+    """Whether something could not be done that should have been: to pass over an image is no failure."""
+    return bool(replace(report, skipped=()).shortcomings)
+
+
+def _short(phrase: str) -> dict[str, Any]:
+    return {"level": "warning", "message": {"text": f"incomplete: {phrase}"}}
 
 
 def _fault(one: InputReport) -> dict[str, Any]:
@@ -255,14 +266,14 @@ def _location(place: CodePlace, function: str, file: str, line: int | None) -> d
 
 def _words(place: CodePlace, line: int | None) -> Iterable[str]:
     if place.location.offset is not None:
-        yield f"{_short(place.location)}:"
+        yield f"{_offset(place.location)}:"
     if place.note:
         yield place.note
     elif line is None:
         yield place.text
 
 
-def _short(location: Location) -> str:
+def _offset(location: Location) -> str:
     return f"{location.file}+{location.offset:#06x}"
 
 

@@ -14,9 +14,10 @@ _LONGEST_NAME = 72
 
 
 def render(report: AuditReport, color: bool = False) -> str:
-    """The whole report as text; ``color`` adds ANSI colours."""
+    """The whole report as text, what is missing from it on the first line; ``color`` adds ANSI colours."""
     demangled = {(one.input, one.name): one.demangled for one in report.functions}
-    parts: list[str] = []
+    short = report.shortcomings
+    parts = [paint(f"incomplete: {', '.join(short)}", BOLD, color)] if short else []
     for finding in report.findings:
         if finding.suppressed is None:
             name = demangled.get((finding.input, finding.function), finding.function)
@@ -194,6 +195,9 @@ def summary(report: AuditReport) -> str:
     parts += [f"{_count(copies, 'input')} the same as another"] if copies else []
     parts += [f"{_count(len(report.skipped), 'image')} not audited"] if report.skipped else []
     parts += [f"{_count(failed, 'input')} could not be read"] if failed else []
+    partly = sum(one.incomplete is not None for one in report.functions)
+    parts += [f"{_count(partly, 'function')} not audited in full"] if partly else []
+    parts += [report.interrupted] if report.interrupted is not None else []
     return "; ".join(parts)
 
 

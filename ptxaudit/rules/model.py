@@ -226,6 +226,8 @@ class FunctionReport:
 
     Where PTX and SASS were joined, ``decided_by`` names for each decided rule the language that decides it
     (``ptx``, ``sass`` or ``both``) and ``settled`` are the rules that the other one left unknown.
+
+    ``incomplete`` says why the function was not audited in full: it could not be read, or took too much.
     """
 
     name: str
@@ -241,6 +243,7 @@ class FunctionReport:
     join: JoinReport | None = None
     decided_by: Mapping[str, str] = field(default_factory=dict)
     settled: tuple[str, ...] = ()
+    incomplete: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +296,8 @@ class AuditReport:
     the text (PTX, or SASS listing) that excerpts are shown from; ``code`` maps a function's input and name to
     its code as a page keeps it. ``sources`` are those with comments for ptxaudit, by the way to them.
     ``notices`` are lines on the audit as a whole, such as suppressions that met no finding. ``timings`` are
-    the processor seconds of all of it by stage, where the audit was asked for them.
+    the processor seconds of all of it by stage, where the audit was asked for them. ``interrupted`` says what
+    ended the audit before its end, ``faults`` counts the internal errors.
     """
 
     tool_version: str
@@ -306,3 +310,22 @@ class AuditReport:
     timings: Timings = field(default_factory=dict, compare=False)
     code: Mapping[tuple[str, str], bytes] = field(default_factory=dict)
     sources: Mapping[str, CommentedSource] = field(default_factory=dict)
+    interrupted: str | None = None
+    faults: int = 0
+
+    @property
+    def shortcomings(self) -> tuple[str, ...]:
+        """What keeps this report from being the whole answer, a phrase each; nothing where it is."""
+        unread = sum(one.error is not None for one in self.inputs)
+        parts = sum(one.incomplete is not None for one in self.functions)
+        return (
+            *([self.interrupted] if self.interrupted is not None else []),
+            *([f"{_counted(unread, 'input')} could not be read"] if unread else []),
+            *([f"{_counted(parts, 'function')} not audited in full"] if parts else []),
+            *([f"{_counted(self.faults, 'internal error')}"] if self.faults else []),
+            *([f"{_counted(len(self.skipped), 'image')} not audited"] if self.skipped else []),
+        )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -78,7 +78,7 @@ def test_text_has_only_lines_and_colours_of_its_own(report: AuditReport, color: 
 def test_github_has_only_commands_of_its_own(report: AuditReport) -> None:
     printed = lines(github.render(report))
     assert all(line.isprintable() for line in printed)
-    assert sum(is_command(line) for line in printed) == len(report.findings) + 1
+    assert sum(is_command(line) for line in printed) == len(report.findings) + 2
     assert not any("##[" in line for line in printed)
 
 

@@ -30,12 +30,14 @@ def load_cubin(
 
     ``wanted`` says yes to the (mangled) names of the functions that are needed; what they may call is read
     too, and what shares their sections. All are read without it.
+    Where the disassembler fails it is asked for the functions apart; those that it fails on are ``unread``.
     ``started`` is what :func:`start_disassembler` gave for the same cubin; it is ended here.
     Raises :class:`BinaryFault` for a malformed file, :class:`UnsupportedArchitecture` for SASS of an
-    architecture whose tables are missing, :class:`ToolError` when nvdisasm is missing, old or fails.
+    architecture whose tables are missing, :class:`ToolError` when nvdisasm is missing, old or fails
+    on all functions.
     """
     with started or start_disassembler(data, name, wanted) as run:
         # What lowering needs (graphs, tables) is loaded while the disassembler works.
         from ptxaudit.frontends.sass.load import lower_cubin
 
-        return lower_cubin(data, name, read_header(data, name), run)
+        return lower_cubin(data, name, read_header(data, name), run, wanted)

@@ -31,7 +31,7 @@ def parse_listing(output: bytes, file: str) -> tuple[Section, ...]:
             Section(f".text.{entry['function-name']}", int(entry["start"]), _instructions(entry))
             for entry in document[1]
         )
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ToolError(
             f"{file}: found output of nvdisasm that cannot be read ({error}), expected its JSON listing"
         ) from error

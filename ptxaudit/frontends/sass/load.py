@@ -2,27 +2,36 @@
 
 import gc
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ptxaudit.errors import BinaryFault
+from ptxaudit.errors import BinaryFault, ToolError
 from ptxaudit.frontends.demangle import demangle
+from ptxaudit.frontends.sass.apart import sections_apart
 from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, Section, parse_listing
 from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin
 from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targets, launch_facts
 from ptxaudit.frontends.sass.lower import Body, Lowering
 from ptxaudit.frontends.sass.notes import CubinHeader
 from ptxaudit.frontends.sass.tools import ToolRun
-from ptxaudit.ir.function import Function, Language, Module
+from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
 
 
-def lower_cubin(data: bytes, name: str, header: CubinHeader, run: ToolRun) -> Module:
+def lower_cubin(
+    data: bytes, name: str, header: CubinHeader, run: ToolRun, wanted: Callable[[str], bool] | None = None
+) -> Module:
     """Lower every function of a cubin from what ``run``, a disassembler of ``data``, prints.
 
-    Raises :class:`BinaryFault` for a malformed file, :class:`ToolError` when the disassembler fails.
+    Where that fails, the functions are disassembled apart, those that ``wanted`` says yes to.
+    Raises :class:`BinaryFault` for a malformed file, :class:`ToolError` when the disassembler fails on every
+    function.
     """
     cubin = read_cubin(data, name, header)
-    sections = parse_listing(run.output(), name)
+    unread: tuple[UnreadFunction, ...] = ()
+    try:
+        sections = parse_listing(run.output(), name)
+    except ToolError as error:
+        sections, unread = sections_apart(data, name, cubin.architecture, error, wanted)
     lowering = Lowering(name, cubin.architecture)
     functions: list[Function] = []
     with _collection_paused():
@@ -36,6 +45,7 @@ def lower_cubin(data: bytes, name: str, header: CubinHeader, run: ToolRun) -> Mo
         text="\n".join(lowering.lines) + "\n",
         notes=tuple(lowering.notes),
         sha256=hashlib.sha256(data).hexdigest(),
+        unread=unread,
     )
 
 

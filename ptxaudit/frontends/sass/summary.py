@@ -54,17 +54,24 @@ def symbols_to_read(data: bytes, file: str, takes: Callable[[str], bool]) -> tup
     the cubin, or more than a command line holds. Raises :class:`BinaryFault` for a malformed file.
     """
     read_header(data, file)
-    held: dict[int, list[Symbol]] = {}
-    for symbol in read_symbols(data, read_sections(data, file), file):
-        held.setdefault(symbol.section, []).append(symbol)
-    chosen = [
-        symbols
-        for symbols in held.values()
-        if not any(one.is_kernel for one in symbols) or any(takes(one.name) for one in symbols)
-    ]
+    held = symbols_by_section(data, file)
+    chosen = [symbols for symbols in held if is_needed(symbols, takes)]
     if len(chosen) == len(held) or len(chosen) > _MOST_SYMBOLS:
         return None
     return tuple(symbols[0].index for symbols in chosen)
+
+
+def symbols_by_section(data: bytes, file: str) -> list[list[Symbol]]:
+    """The functions that share a section, for each section that has some; raises :class:`BinaryFault`."""
+    held: dict[int, list[Symbol]] = {}
+    for symbol in read_symbols(data, read_sections(data, file), file):
+        held.setdefault(symbol.section, []).append(symbol)
+    return list(held.values())
+
+
+def is_needed(symbols: list[Symbol], takes: Callable[[str], bool]) -> bool:
+    """Whether a section is read for the functions that ``takes`` says yes to: it may hold what they call."""
+    return not any(one.is_kernel for one in symbols) or any(takes(one.name) for one in symbols)
 
 
 def cubin_extent(read: Callable[[int, int], bytes], most: int) -> int | None:

@@ -5,8 +5,11 @@ The wheels ``nvidia-cuda-nvdisasm``, ``-cuobjdump`` and ``-nvcc`` (ptxas) instal
 program on ``PATH`` is the fallback. Programs run without a shell, on a private copy of the input.
 """
 
+import contextlib
 import re
+import resource
 import shutil
+import signal
 import site
 import subprocess
 import sysconfig
@@ -17,11 +20,18 @@ from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
-from ptxaudit.errors import ToolError
+from ptxaudit.errors import ToolError, system_reason
+from ptxaudit.limits import limits
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 MINIMUM_RELEASE = (13, 0)
-TIMEOUT_SECONDS = 300
+_MEGABYTE = 1 << 20
+# What a disassembler needs grows with its input; an assembler may take gigabytes for little text.
+_TOOL_BASE = 1 << 30
+_TOOL_BYTES_PER_BYTE = 512
+_OUTPUT_BASE = 1 << 26
+_OUTPUT_BYTES_PER_BYTE = 256
+_MOST_ERRORS = 1 << 16
 _STAGES = {"nvdisasm": Stage.DISASSEMBLER, "ptxas": Stage.ASSEMBLER}
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
 _PACKAGES = {
@@ -94,11 +104,33 @@ class Disturbances(threading.local):
 DISTURBANCES = Disturbances()
 
 
+def _confine(process: int, tool: str, size: int) -> None:
+    """Limit what a tool that has just started may take; systems without prlimit leave it free."""
+    allowed = limits()
+    memory, output = allowed.tool_megabytes * _MEGABYTE, allowed.tool_output_megabytes * _MEGABYTE
+    if tool == "nvdisasm":
+        memory = min(memory, _TOOL_BASE + _TOOL_BYTES_PER_BYTE * size)
+        output = min(output, _OUTPUT_BASE + _OUTPUT_BYTES_PER_BYTE * size)
+    wanted = ((resource.RLIMIT_AS, memory), (resource.RLIMIT_FSIZE, output), (resource.RLIMIT_CORE, 0))
+    # It may also be gone already, or stand under a narrower limit than this.
+    with contextlib.suppress(AttributeError, ProcessLookupError, PermissionError, ValueError):
+        for kind, most in wanted:
+            resource.prlimit(process, kind, (most, most))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 class ToolRun:
     """A tool running on a private copy of ``data``; leaving the context ends it and cleans up.
 
     The process starts at once, so that the caller can read the container meanwhile. It runs in a folder
-    of its own, where the copy is called ``file``.
+    of its own, where the copy is called ``file``, within the time, the address space and the output that
+    :class:`ptxaudit.limits.Limits` grant.
     """
 
     def __init__(
@@ -106,6 +138,7 @@ class ToolRun:
     ) -> None:
         self._name = name
         self._tool = tool
+        self._seconds = limits().tool_seconds
         path = find_tool(tool)
         self._directory = tempfile.TemporaryDirectory(prefix="ptxaudit-")
         try:
@@ -119,6 +152,7 @@ class ToolRun:
                     stderr=stderr,
                     cwd=self._directory.name,
                 )
+            _confine(self._process.pid, tool, len(data))
         except OSError as error:
             self._directory.cleanup()
             DISTURBANCES.count += 1
@@ -132,24 +166,39 @@ class ToolRun:
     def output(self) -> bytes:
         """What the tool printed; raises :class:`ToolError` when it fails or takes too long."""
         if self.finish() != 0:
-            lines = self.errors().strip().splitlines()
-            reason = lines[-1].strip() if lines else f"exit status {self._process.returncode}"
-            raise ToolError(f"{self._name}: {self._tool} failed: {reason}")
-        return self._path("stdout").read_bytes()
+            raise ToolError(f"{self._name}: {self._tool} failed: {self._reason()}")
+        return self._read("stdout")
+
+    def _reason(self) -> str:
+        """Why the tool failed, in a line."""
+        code = self._process.returncode
+        if code == -signal.SIGXFSZ:
+            return "it prints more than it may (tool-output-megabytes)"
+        if code < 0:
+            return f"ended by {_signal_name(-code)}"
+        lines = self.errors().strip().splitlines()
+        return lines[-1].strip() if lines else f"exit status {code}"
+
+    def _read(self, file: str) -> bytes:
+        try:
+            return self._path(file).read_bytes()
+        except OSError as error:
+            reason = system_reason(error)
+            raise ToolError(f"{self._name}: {self._tool}: its {file} cannot be read ({reason})") from error
 
     def errors(self) -> str:
         """What the tool has written to standard error."""
-        return self._path("stderr").read_text("utf-8", "replace")
+        return self._read("stderr")[-_MOST_ERRORS:].decode("utf-8", "replace")
 
     def product(self, file: str) -> bytes:
         """A file that the tool wrote in its folder."""
-        return self._path(file).read_bytes()
+        return self._read(file)
 
     def finish(self) -> int:
         """Wait for the exit status; raises :class:`ToolError` when the tool takes too long."""
         # Waiting with a timeout would look for the end only every 50 ms.
         overdue = threading.Event()
-        watchdog = threading.Timer(TIMEOUT_SECONDS, self._stop, [overdue])
+        watchdog = threading.Timer(self._seconds, self._stop, [overdue])
         watchdog.daemon = True
         watchdog.start()
         try:
@@ -159,7 +208,7 @@ class ToolRun:
         if overdue.is_set() or self._process.returncode < 0:
             DISTURBANCES.count += 1
         if overdue.is_set():
-            raise ToolError(f"{self._name}: {self._tool} took more than {TIMEOUT_SECONDS} s")
+            raise ToolError(f"{self._name}: {self._tool} took more than {self._seconds} s (tool-seconds)")
         return self._process.returncode
 
     def _wait(self) -> None:

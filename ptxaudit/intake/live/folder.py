@@ -59,7 +59,7 @@ def _lines(path: Path) -> Iterable[dict[str, Any]]:
     for line in path.read_text(errors="replace").splitlines():
         try:
             entry = json.loads(line)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(entry, dict):
             yield entry

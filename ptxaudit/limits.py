@@ -1,0 +1,145 @@
+"""What an input may cost: the limits of an audit, and how a function that exceeds its share is stopped.
+
+Limits are generous: no kernel or library that is known comes near them. What reaches one is said to be
+``unknown`` with that reason, and counts as not read. They hold for the thread that :func:`in_force` was
+entered in, so that a reader deep in a container need not be handed them.
+"""
+
+import contextlib
+import ctypes
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+_MEGABYTE = 1 << 20
+_LOOK_SECONDS = 0.1
+_MEMORY = Path("/proc/self/statm")
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Every limit; each is a whole number of at least 1.
+
+    ``nesting``: how deep a file may be in others. ``members``: files, and entries of fatbins, in one input.
+    ``image_megabytes``: one PTX text or cubin. ``unpacked_ratio``: what is decompressed, to what it took:
+    of one image above 32 MB, and of all of an input above 1 GB. ``kernel_seconds`` of processor time and
+    ``kernel_megabytes``, by which the process grows, for all rules on one function. ``tool_seconds``,
+    ``tool_megabytes`` and ``tool_output_megabytes`` for one run of a disassembler or assembler, elapsed time
+    and address space.
+    """
+
+    nesting: int = 8
+    members: int = 1_000_000
+    image_megabytes: int = 1024
+    unpacked_ratio: int = 200
+    kernel_seconds: int = 1800
+    kernel_megabytes: int = 2048
+    tool_seconds: int = 300
+    tool_megabytes: int = 32768
+    tool_output_megabytes: int = 8192
+
+    def changed(self, values: Mapping[str, int]) -> "Limits":
+        """These limits with some of them, spelt as in settings (``tool-seconds``), changed."""
+        return replace(self, **{name.replace("-", "_"): value for name, value in values.items()})
+
+    @property
+    def image_bytes(self) -> int:
+        """``image_megabytes`` in bytes."""
+        return self.image_megabytes * _MEGABYTE
+
+
+NAMES = tuple(one.name.replace("_", "-") for one in fields(Limits))
+
+_current: ContextVar[Limits] = ContextVar("limits", default=Limits())  # noqa: B039 (it is frozen)
+
+
+def limits() -> Limits:
+    """The limits in force."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def in_force(given: Limits) -> Iterator[None]:
+    """These limits hold inside."""
+    token = _current.set(given)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+class LimitReached(BaseException):
+    """A function took more than its share; no ``except Exception`` on the way may take it for a fault."""
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """Raise :class:`LimitReached` inside once the limits of one function are exceeded.
+
+    A thread looks at the process ten times a second and interrupts the one that entered this. What does not
+    come back to Python is not interrupted.
+    """
+    watch = _Watch(limits())
+    watch.start()
+    try:
+        yield
+    finally:
+        reason = watch.end()
+        if reason is not None:
+            raise LimitReached(reason)
+
+
+class _Watch(threading.Thread):
+    def __init__(self, given: Limits) -> None:
+        super().__init__(name="ptxaudit limits", daemon=True)
+        self._given = given
+        self._watched = threading.get_ident()
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._reason: str | None = None
+        self._before = (time.process_time(), _resident())
+
+    def run(self) -> None:
+        """Look until something is exceeded or the watch ends."""
+        while not self._ended.wait(_LOOK_SECONDS):
+            self._reason = self._exceeded()
+            if self._reason is not None:
+                break
+        with self._lock:
+            if self._reason is not None and not self._ended.is_set():
+                _interrupt(self._watched, LimitReached)
+
+    def _exceeded(self) -> str | None:
+        started, before = self._before
+        if time.process_time() - started > self._given.kernel_seconds:
+            return f"stopped after {self._given.kernel_seconds} s (kernel-seconds)"
+        if _resident() - before > self._given.kernel_megabytes * _MEGABYTE:
+            return f"stopped at {self._given.kernel_megabytes} MB of memory (kernel-megabytes)"
+        return None
+
+    def end(self) -> str | None:
+        """Stop looking; why the thread was interrupted, ``None`` when it was not."""
+        with self._lock:
+            self._ended.set()
+            if self._reason is not None:
+                # What was sent may not have arrived yet, and must not arrive later.
+                _interrupt(self._watched, None)
+        return self._reason
+
+
+def _interrupt(thread: int, kind: type[BaseException] | None) -> None:
+    """Have a thread raise an exception at its next step; ``None`` takes back one that it has yet to raise."""
+    sent = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), sent)
+
+
+def _resident() -> int:
+    """The memory of this process in bytes, 0 where the system does not tell."""
+    try:
+        return int(_MEMORY.read_text("ascii").split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -1,0 +1,241 @@
+"""What fails around an audit, the disassembler, the disk, the process: none of it passes for clean."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from audit_support import KERNEL, run_cli
+from container_builders import CONTAINERS, CUBIN
+from jsonschema import Draft202012Validator
+
+from ptxaudit.errors import ToolError
+from ptxaudit.frontends.sass import tools
+from ptxaudit.report.json_report import load_schema
+
+
+def _has_nvdisasm() -> bool:
+    try:
+        tools.find_tool("nvdisasm")
+    except ToolError:
+        return False
+    return True
+
+
+needs_nvdisasm = pytest.mark.skipif(not _has_nvdisasm(), reason="nvdisasm is not installed")
+TWO_KERNELS = CONTAINERS / "two_kernels.sm_90a.cubin"
+SPIN = "$again: bar.sync 0; bra $again;"
+SPINNING = KERNEL.replace("kernel(", "spins(").replace("@%p1 bra $done;", SPIN)
+RULE = ("--select", "shared-memory-race,divergent-barrier")
+Install = Callable[[str], None]
+Run = Callable[..., int]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("good.ptx").write_text(KERNEL)
+    Path("two.cubin").write_bytes(TWO_KERNELS.read_bytes())
+    Path("one.cubin").write_bytes(CUBIN)
+    return lambda *arguments: run_cli(monkeypatch, "audit", *arguments, "--no-assemble", "--json", "r.json")
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts a shell script in the place of nvdisasm; ``$REAL`` in it is the real one."""
+    real = tools.find_tool("nvdisasm")
+    program = tmp_path / "site" / "nvidia" / "cu13" / "bin" / "nvdisasm"
+    program.parent.mkdir(parents=True)
+
+    def put(body: str) -> None:
+        version = 'if [ "$1" = --version ]; then echo "release 13.0, V13.0.1"; exit; fi'
+        program.write_text(f"#!/bin/sh\nREAL={real}\n{version}\n{body}\n")
+        program.chmod(0o755)
+
+    monkeypatch.setattr(tools, "site_directories", lambda: iter([tmp_path / "site"]))
+    tools.find_tool.cache_clear()
+    tools.tool_release.cache_clear()
+    yield put
+    tools.find_tool.cache_clear()
+    tools.tool_release.cache_clear()
+
+
+def report() -> Any:
+    document = json.loads(Path("r.json").read_text())
+    Draft202012Validator(load_schema()).validate(document)
+    return document
+
+
+def statuses() -> dict[str, str]:
+    return {one["path"]: one["status"] for one in report()["inputs"]}
+
+
+@needs_nvdisasm
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("kill -9 $$", "ended by SIGKILL"),
+        ("kill -11 $$", "ended by SIGSEGV"),
+        ("exit 7", "exit status 7"),
+        ("exec sleep 60", "took more than 1 s (tool-seconds)"),
+        ("echo '[{}, [{\"function-name\": 3'", "cannot be read"),
+        ("head -c 100000 /dev/urandom", "cannot be read"),
+        ("printf '[[[[[[[%.0s' $(seq 30000)", "cannot be read"),
+        ('echo "[]"', "cannot be read"),
+        ("exec yes '[[[[[['", "it prints more than it may (tool-output-megabytes)"),
+    ],
+)
+def test_a_disassembler_that_fails_costs_its_input_only(
+    run: Run, install: Install, capfd: pytest.CaptureFixture[str], body: str, reason: str
+) -> None:
+    install(body)
+    assert run("one.cubin", "two.cubin", "good.ptx", *RULE, "--limit", "tool-seconds=1") == 3
+    assert statuses() == {"one.cubin": "failed", "two.cubin": "failed", "good.ptx": "audited"}
+    printed = capfd.readouterr()
+    assert reason in printed.err
+    assert "Traceback" not in printed.err
+    assert printed.out.startswith("incomplete: 2 inputs could not be read\n")
+
+
+@needs_nvdisasm
+def test_a_missing_disassembler_costs_cubins_only(
+    run: Run, install: Install, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert run("one.cubin", "good.ptx", *RULE) == 3
+    assert statuses() == {"one.cubin": "failed", "good.ptx": "audited"}
+    assert "found no nvdisasm" in capfd.readouterr().err
+
+
+@needs_nvdisasm
+@pytest.mark.parametrize("fault", ["kill -11 $$", "echo garbage; exit 0"])
+def test_a_disassembler_that_fails_on_one_function_costs_that_one_only(
+    run: Run, install: Install, capfd: pytest.CaptureFixture[str], fault: str
+) -> None:
+    install('exec $REAL "$@"')
+    assert run("two.cubin", *RULE) == 0
+    names = sorted(one["name"] for one in report()["functions"])
+    assert len(names) == 2
+    # It fails on the whole, and on the first function alone.
+    first = f'case "$*" in *"-fun {index_of(names[0])} "*) {fault};; *-fun*) ;; *) {fault};; esac'
+    install(f'{first}\nexec $REAL "$@"')
+    capfd.readouterr()
+    assert run("two.cubin", "good.ptx", *RULE) == 3
+    functions = {one["name"]: one for one in report()["functions"]}
+    assert set(functions) == {*names, "kernel"}
+    lost, kept = functions[names[0]], functions[names[1]]
+    assert set(lost["verdicts"].values()) == {"unknown"}
+    assert "nvdisasm" in lost["incomplete"]
+    assert "incomplete" not in kept
+    assert "unknown" not in kept["verdicts"].values()
+    assert statuses() == {"two.cubin": "audited", "good.ptx": "audited"}
+    assert capfd.readouterr().out.startswith("incomplete: 1 function not audited in full\n")
+
+
+def wait_for_worker(process: int, jobs: int) -> None:
+    """Until the first kernel is done, and the second, which takes half a minute, is under way."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if max(map(processor_seconds, [process, *children(process)])) > 3:
+            return
+        time.sleep(0.2)
+
+
+def children(process: int) -> list[int]:
+    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(one) for one in found]
+
+
+def processor_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def index_of(name: str) -> int:
+    from ptxaudit.frontends.sass.summary import symbols_by_section
+
+    groups = symbols_by_section(TWO_KERNELS.read_bytes(), "two.cubin")
+    return next(group[0].index for group in groups for one in group if one.name == name)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("kernel-seconds=1", "stopped after 1 s (kernel-seconds)"),
+        ("kernel-megabytes=60", "stopped at 60 MB of memory (kernel-megabytes)"),
+    ],
+)
+def test_a_function_that_takes_too_much_is_unknown(
+    run: Run, capfd: pytest.CaptureFixture[str], limit: str, reason: str
+) -> None:
+    """It spins at a barrier, which the order engine would follow for half a minute."""
+    Path("spins.ptx").write_text(SPINNING)
+    assert run("spins.ptx", "good.ptx", *RULE, "--limit", limit) == 3
+    functions = {one["name"]: one for one in report()["functions"]}
+    assert functions["spins"]["incomplete"] == reason
+    assert set(functions["spins"]["unknown_reasons"].values()) == {reason}
+    assert "incomplete" not in functions["kernel"]
+    assert capfd.readouterr().out.startswith("incomplete: 1 function not audited in full\n")
+
+
+def test_a_limit_that_is_not_known_is_an_error(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    for wrong in ("kernel-second=3", "kernel-seconds=0", "kernel-seconds", "kernel-seconds=1e3"):
+        assert run("good.ptx", "--limit", wrong) == 2
+        assert "expected NAME=NUMBER with NAME one of nesting, " in capfd.readouterr().err
+    Path("ptxaudit.toml").write_text("[limits]\nkernel-seconds = 0\n")
+    assert run("good.ptx") == 2
+    assert "limits.kernel-seconds" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_audit_that_is_stopped_leaves_a_report_that_says_so(
+    tmp_path: Path, number: signal.Signals, jobs: str
+) -> None:
+    (tmp_path / "a.ptx").write_text(KERNEL)
+    (tmp_path / "b.ptx").write_text(SPINNING)
+    (tmp_path / "c.ptx").write_text(SPINNING.replace("spins", "also"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "ptxaudit", "audit", "a.ptx", "b.ptx", "c.ptx", "--no-assemble"]
+    reports = ["--json", "r.json", "--junit", "r.xml", "--sarif", "r.sarif", "--html", "r.html"]
+    options = [*RULE, "--jobs", jobs, *reports, "--write-baseline", "b.json"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    with subprocess.Popen(
+        [*command, *options], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        wait_for_worker(process.pid, int(jobs))
+        process.send_signal(number)
+        printed, _ = process.communicate(timeout=30)
+    assert process.returncode == 128 + number
+    assert printed.startswith("incomplete: interrupted before its end")
+    document = json.loads((tmp_path / "r.json").read_text())
+    Draft202012Validator(load_schema()).validate(document)
+    assert document["incomplete"] == ["interrupted before its end"]
+    assert [one["path"] for one in document["inputs"]] == ["a.ptx"]
+    assert ElementTree.parse(tmp_path / "r.xml").getroot().attrib["errors"] == "1"
+    (sarif_run,) = json.loads((tmp_path / "r.sarif").read_text())["runs"]
+    assert sarif_run["invocations"][0]["executionSuccessful"] is False
+    assert not (tmp_path / "b.json").exists()
+    assert list(scratch.iterdir()) == []
+
+
+@needs_nvdisasm
+def test_nothing_is_left_in_the_temporary_folder(
+    run: Run, install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    install("kill -9 $$")
+    assert run("two.cubin", *RULE) == 3
+    assert os.listdir(scratch) == []
