@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from audit_support import KERNEL, Run, audit_text, tiny_registry
 
+from ptxaudit.engine.changes import changes
 from ptxaudit.engine.compare import CountChange, compare, pair
 from ptxaudit.report import compare_html
-from ptxaudit.report.compare_text import render_json, render_markdown, render_text
-from ptxaudit.rules.model import AuditReport, FunctionReport, Verdict
+from ptxaudit.report.compare_text import render_json, render_markdown, render_text, said
+from ptxaudit.rules.model import AuditReport, FunctionReport, Synchronisation, Verdict
+from ptxaudit.source import Location, LocationKind
 
 TINY = ("--select", "tiny-rule")
 LOOP = """    bar.sync 0;
@@ -127,7 +129,9 @@ def test_exit_codes(run: Run, arguments: tuple[str, ...], code: int) -> None:
 def test_every_format_says_the_same(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     places = ("--json", "d.json", "--markdown", "d.md", "--html", "d.html")
     assert run("diff", "old.ptx", "new.ptx", *TINY, *places) == 0
-    assert "mbarrier wait .acquire.cta: 0 -> 1 (in loops 0 -> 1)" in capfd.readouterr().out
+    shown = capfd.readouterr().out
+    assert "  synchronisation:\n    added mbarrier wait .acquire.cta in a loop: line 19\n" in shown
+    assert "    added fence.acq_rel.gpu: line 21\n" in shown
     (kernel,) = json.loads(Path("d.json").read_text())["kernels"]
     assert kernel["synchronisation"]["fence.acq_rel.gpu"] == {
         "old": 0,
@@ -136,6 +140,11 @@ def test_every_format_says_the_same(run: Run, capfd: pytest.CaptureFixture[str])
         "new_in_loops": 0,
     }
     assert "| mbarrier wait .acquire.cta |  | 1 |  | 1 |" in Path("d.md").read_text()
+    assert kernel["changes"][0] == {
+        "old": [],
+        "new": [{"kind": "mbarrier wait .acquire.cta", "in_a_loop": True, "place": "new.ptx:19:5"}],
+    }
+    assert "- `added fence.acq_rel.gpu: line 21`" in Path("d.md").read_text()
     assert "mbarrier wait .acquire.cta" in Path("d.html").read_text()
 
 
@@ -167,3 +176,64 @@ def test_a_side_that_is_not_there_is_no_side_without_kernels(
     assert captured.out == ""
     assert captured.err == "ptxaudit: missing.ptx: no such file or directory\n"
     assert not Path("d.json").exists()
+
+
+def sequence(text: str) -> tuple[Synchronisation, ...]:
+    """Synchronisations by line, those in loops with a star: ``wait .acquire.cta* | CTA barrier``."""
+    return tuple(
+        Synchronisation(kind.strip(" *"), "*" in kind, Location(LocationKind.PTX, "k", line=number))
+        for number, kind in enumerate(text.split("|"), 1)
+        if kind.strip()
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("a | b", "a | b", []),
+        ("a", "a | b* | b*", ["added b in a loop, 2 times: lines 2 and 3"]),
+        ("a | b", "a", ["removed b: line 2"]),
+        (
+            "a | mbarrier wait .acquire.cta* | c",
+            "a | mbarrier wait .acquire.cluster* | c",
+            ["changed mbarrier wait .acquire.cta in a loop -> mbarrier wait .acquire.cluster: "
+             "line 2 -> line 2"],
+        ),
+        ("a | fence.acq_rel.cta", "a | fence.acq_rel.gpu",
+         ["changed fence.acq_rel.cta -> fence.acq_rel.gpu: line 2 -> line 2"]),
+        ("a | b | c", "b | c | a", []),
+        ("a | b* | c | b*", "a | b | c | b",
+         ["moved b out of a loop, 2 times: lines 2 and 4 -> lines 2 and 4"]),
+        ("a | CTA barrier", "a | wgmma.fence", ["added wgmma.fence: line 2", "removed CTA barrier: line 2"]),
+    ],
+)  # fmt: skip
+def test_a_change_reads_like_a_changelog(old: str, new: str, told: list[str]) -> None:
+    assert [said(change) for change in changes(sequence(old), sequence(new))] == told
+
+
+def test_a_finding_that_is_gone_is_fixed_only_where_the_rule_is_clean(tmp_path: Path) -> None:
+    old, quiet = report(KERNEL, tmp_path), report(KERNEL.replace("bar.sync 0;", ""), tmp_path)
+    (one,) = quiet.functions
+
+    def shown(verdict: Verdict) -> str:
+        reasons = {"tiny-rule": "the table does not say"}
+        function = replace(one, verdicts={"tiny-rule": verdict}, unknown_reasons=reasons)
+        return render_text(compare(old, replace(quiet, functions=(function,))))
+
+    assert "  fixed: warning[tiny-rule]" in shown(Verdict.CLEAN)
+    unknown = shown(Verdict.UNKNOWN)
+    assert "  gone: warning[tiny-rule]" in unknown
+    assert "    the rule is unknown now\n    the table does not say\n" in unknown
+
+
+def test_a_kernel_may_be_in_what_could_not_be_read(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("one").mkdir()
+    Path("two").mkdir()
+    for folder in ("one", "two"):
+        Path(folder, "kernel.ptx").write_text(KERNEL)
+    Path("one/other.ptx").write_text(KERNEL.replace("entry kernel(", "entry something_else("))
+    Path("two/other.ptx").write_text(".version 8.0 nonsense")
+    assert run("diff", "one", "two", *TINY) == 3
+    shown = capfd.readouterr().out
+    assert "something_else [sm_90]\n  gone, or in an input of the new side that could not be read\n" in shown
+    assert "1 input of the new side could not be read" in shown

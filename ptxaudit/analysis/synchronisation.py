@@ -1,12 +1,13 @@
-"""How many synchronisations of each kind a function has, and how many of them stand in a loop.
+"""Which synchronisations a function has, of which kinds, and which of them stand in a loop.
 
-Property: for each kind, the number of instructions of the function whose events are of that kind, in blocks
-that the entry reaches. Direction: none, the instructions are counted where they stand, not where they run.
+Property: for each kind, the instructions of the function whose events are of that kind, in blocks that the
+entry reaches. Direction: none, the instructions are listed where they stand, not as they run.
 A kind is told by what costs or orders differently: scope, semantics, proxy, group and depth. Known limits:
-an unrolled loop counts its copies; a loop is a natural loop; SASS does not tell the scope of a wait.
+an unrolled loop has its copies; a loop is a natural loop; SASS does not tell the scope of a wait.
 """
 
-from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.ir.events import (
@@ -38,22 +39,26 @@ from ptxaudit.ir.events import (
 )
 from ptxaudit.ir.operands import Immediate
 
-IN_A_LOOP = " in a loop"
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """An instruction that synchronises: its index, its kind in words, and whether it stands in a loop."""
+
+    index: int
+    kind: str
+    looped: bool
 
 
-def count_synchronisation(analysis: FunctionAnalysis) -> dict[str, int]:
-    """Kinds in words with their numbers, and those in loops again as ``KIND in a loop``; sorted by kind."""
-    graph, counts = analysis.graph, Counter[str]()
+def synchronisations(analysis: FunctionAnalysis) -> Iterator[Occurrence]:
+    """Every synchronisation of a function, in program order; an instruction once for each of its kinds."""
+    graph = analysis.graph
     for block in analysis.function.blocks:
         if block.id not in graph.reachable:
             continue
         looped = graph.innermost_loop(block.id) is not None
         for index in range(block.start, block.end):
             kinds = {kind for event in analysis.events[index] if (kind := kind_of(event)) is not None}
-            counts.update(kinds)
-            if looped:
-                counts.update(f"{kind}{IN_A_LOOP}" for kind in kinds)
-    return dict(sorted(counts.items()))
+            yield from (Occurrence(index, kind, looped) for kind in sorted(kinds))
 
 
 def kind_of(event: Event) -> str | None:

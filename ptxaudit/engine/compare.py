@@ -5,12 +5,12 @@ names; what is left is new or gone. Findings are paired as a baseline pairs them
 """
 
 import difflib
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ptxaudit.analysis.synchronisation import IN_A_LOOP
 from ptxaudit.engine.baseline import entry_of, match
+from ptxaudit.engine.changes import SynchronisationChange, changes
 from ptxaudit.rules.model import AuditReport, Finding, FunctionReport, Verdict
 
 LEAST_LIKENESS = 0.8
@@ -41,12 +41,14 @@ class VerdictChange:
 class KernelChange:
     """One kernel of both sides (or of one: the other is ``None``) and what is not the same.
 
+    ``counts`` are the numbers of each kind of synchronisation, ``changes`` the synchronisations themselves.
     ``new_findings`` and ``gone_findings`` have no partner; ``unchanged`` counts those that have.
     """
 
     old: FunctionReport | None
     new: FunctionReport | None
     counts: tuple[CountChange, ...]
+    changes: tuple[SynchronisationChange, ...]
     verdicts: tuple[VerdictChange, ...]
     new_findings: tuple[Finding, ...]
     gone_findings: tuple[Finding, ...]
@@ -63,14 +65,20 @@ class KernelChange:
     def is_changed(self) -> bool:
         """Whether there is anything to say."""
         sides = self.old is None or self.new is None
-        return bool(sides or self.counts or self.verdicts or self.new_findings or self.gone_findings)
+        findings = self.new_findings or self.gone_findings
+        return bool(sides or self.counts or self.changes or self.verdicts or findings)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Every kernel of two audits, in the order of the new one, those that are gone last."""
+    """Every kernel of two audits, in the order of the new one, those that are gone last.
+
+    ``unread`` are the inputs of the old and of the new side that could not be read: the kernels in them are
+    missing there.
+    """
 
     kernels: tuple[KernelChange, ...]
+    unread: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @property
     def new_findings(self) -> tuple[Finding, ...]:
@@ -86,8 +94,13 @@ def compare(old: AuditReport, new: AuditReport) -> Comparison:
         tuple(
             _change(before, after, old_findings.get(_key(before), ()), new_findings.get(_key(after), ()))
             for before, after in pair(old.functions, new.functions)
-        )
+        ),
+        (_unread(old), _unread(new)),
     )
+
+
+def _unread(report: AuditReport) -> tuple[str, ...]:
+    return tuple(one.path for one in report.inputs if one.error is not None)
 
 
 _Key = tuple[str, str] | None
@@ -181,6 +194,7 @@ def _change(
         before,
         after,
         tuple(_counts(before, after)),
+        () if before is None or after is None else changes(before.synchronisation, after.synchronisation),
         tuple(_verdicts(before, after)),
         tuple(one for index, one in enumerate(new_findings) if index not in matched.known),
         tuple(gone_findings),
@@ -192,19 +206,18 @@ def _counts(before: FunctionReport | None, after: FunctionReport | None) -> Iter
     if before is None or after is None:
         return
     old, new = _numbers(before), _numbers(after)
-    for kind in sorted({kind.removesuffix(IN_A_LOOP) for kind in (*old, *new)}):
-        looped = f"{kind}{IN_A_LOOP}"
-        change = CountChange(
-            kind, old.get(kind, 0), new.get(kind, 0), (old.get(looped, 0), new.get(looped, 0))
-        )
+    in_loops = [Counter(one.kind for one in side.synchronisation if one.looped) for side in (before, after)]
+    for kind in sorted({*old, *new}):
+        change = CountChange(kind, old[kind], new[kind], (in_loops[0][kind], in_loops[1][kind]))
         if change.old != change.new or change.looped[0] != change.looped[1]:
             yield change
 
 
-def _numbers(function: FunctionReport) -> dict[str, int]:
-    registers = function.facts.get(REGISTERS)
-    counted = dict(function.synchronisation)
-    return counted if registers is None else {**counted, REGISTERS: int(registers)}
+def _numbers(function: FunctionReport) -> Counter[str]:
+    counted = Counter(one.kind for one in function.synchronisation)
+    if REGISTERS in function.facts:
+        counted[REGISTERS] = int(function.facts[REGISTERS])
+    return counted
 
 
 def _verdicts(before: FunctionReport | None, after: FunctionReport | None) -> Iterator[VerdictChange]:

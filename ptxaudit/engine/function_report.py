@@ -7,7 +7,7 @@ from ptxaudit.engine.function_audit import FunctionAudit
 from ptxaudit.engine.merge import BOTH, Merged
 from ptxaudit.engine.twins import CONFIDENCE
 from ptxaudit.ir.function import Function
-from ptxaudit.rules.model import FunctionReport, JoinReport
+from ptxaudit.rules.model import FunctionReport, JoinReport, Synchronisation
 
 
 def report_alone(audit: FunctionAudit) -> FunctionReport:
@@ -56,14 +56,19 @@ def report_joined(
     )
 
 
-def counted(report: FunctionReport, audit: FunctionAudit) -> FunctionReport:
-    """The report with the synchronisations of the function counted, for a comparison."""
+def with_synchronisation(report: FunctionReport, audit: FunctionAudit) -> FunctionReport:
+    """The report with the synchronisations of the function, for a comparison."""
     # An audit that compares nothing does without.
-    from ptxaudit.analysis.synchronisation import count_synchronisation
+    from ptxaudit.analysis.synchronisation import synchronisations
 
     if audit.analysis is None:
         return report
-    return replace(report, synchronisation=count_synchronisation(audit.analysis))
+    instructions = audit.function.instructions
+    found = (
+        Synchronisation(one.kind, one.looped, instructions[one.index].location)
+        for one in synchronisations(audit.analysis)
+    )
+    return replace(report, synchronisation=tuple(found))
 
 
 def _facts(function: Function) -> dict[str, str]:

@@ -31,7 +31,7 @@ from ptxaudit.engine.function_audit import (
     unanalysed,
     unread,
 )
-from ptxaudit.engine.function_report import counted, report_alone
+from ptxaudit.engine.function_report import report_alone, with_synchronisation
 from ptxaudit.engine.image import ImageKind, KernelImage
 from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
@@ -357,11 +357,11 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
             continue
         joined = audited.joined.get(name)
         if joined is not None:
-            functions.append(counted(joined.report, audit) if options.count else joined.report)
+            functions.append(with_synchronisation(joined.report, audit) if options.count else joined.report)
             findings.extend(joined.findings)
             continue
         alone = report_alone(audit)
-        functions.append(counted(alone, audit) if options.count else alone)
+        functions.append(with_synchronisation(alone, audit) if options.count else alone)
         twins = _alone_twins(audit, audited, options)
         _keep_code(audited, audit, options, sources=twins.sources)
         findings.extend(twins.decorated(one) for one in audit.findings)

@@ -23,7 +23,7 @@ class AuditOptions:
 
     ``architecture`` without a suffix also takes the suffixed targets of the same number. ``strict`` also
     reports notes of low confidence. ``jobs`` is the number of processes, 0 for as many as pay off.
-    ``count`` has each function's synchronisations counted, for a comparison.
+    ``count`` has each function's synchronisations listed, for a comparison.
     ``listings`` keeps the texts that a page shows excerpts of, those without findings up to 32 MB in all;
     texts with a comment for ptxaudit are kept anyway.
     ``assemble`` has PTX assembled, so that its SASS is audited too. ``timings`` notes in each input's report

@@ -1,35 +1,127 @@
 """A comparison of two builds as text, Markdown for a pull request, and JSON."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ptxaudit.engine.compare import Comparison, CountChange, KernelChange
-from ptxaudit.printable import log_line
+from ptxaudit.engine.changes import SynchronisationChange
+from ptxaudit.engine.compare import Comparison, CountChange, KernelChange, VerdictChange
 from ptxaudit.report.markdown import code
-from ptxaudit.rules.model import Finding
+from ptxaudit.report.text import abridged, cost
+from ptxaudit.rules.model import Finding, Synchronisation, Verdict
+from ptxaudit.source import Location
+
+_SHOWN_PLACES = 6
 
 
 def render_text(comparison: Comparison) -> str:
     """What changed, one paragraph a kernel, and a line of totals."""
-    parts = ["\n".join(map(log_line, _kernel(kernel))) for kernel in comparison.kernels if kernel.is_changed]
+    unread = comparison.unread
+    parts = ["\n".join(_kernel(kernel, unread)) for kernel in comparison.kernels if kernel.is_changed]
     return "\n\n".join([*parts, totals(comparison)]) + "\n"
 
 
-def _kernel(kernel: KernelChange) -> Iterator[str]:
-    yield f"{kernel.name} [{_architectures(kernel)}]"
+_Unread = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+def _kernel(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
+    yield f"{abridged(kernel.name)} [{_architectures(kernel)}]"
     if kernel.old is None or kernel.new is None:
-        yield f"  {'new kernel' if kernel.old is None else 'gone'}"
-    for sign, findings in (("+", kernel.new_findings), ("-", kernel.gone_findings)):
+        yield f"  {_one_sided(kernel, unread)}"
+    verdicts = {verdict.rule: verdict for verdict in kernel.verdicts}
+    for new, findings in ((True, kernel.new_findings), (False, kernel.gone_findings)):
         for finding, alike in grouped(findings):
             more = f" (and {alike} more like it)" if alike else ""
-            yield f"  {sign} {_finding(finding)}{more}"
+            yield f"  {'new' if new else _gone(kernel, finding)}: {_finding(finding)}{more}"
+            if finding.cost is not None:
+                yield f"    cost: {cost(finding.cost)}"
+            if not new:
+                yield from (f"    {line}" for line in _why_gone(kernel, finding, verdicts))
     if kernel.unchanged:
-        yield f"  = {kernel.unchanged} finding{'' if kernel.unchanged == 1 else 's'} unchanged"
-    for change in kernel.counts:
-        yield f"  ~ {change.kind}: {_numbers(change)}"
-    for verdict in kernel.verdicts:
-        yield f"  ~ {verdict.rule}: {verdict.old or 'not asked'} -> {verdict.new or 'not asked'}"
+        yield f"  unchanged: {kernel.unchanged} finding{'' if kernel.unchanged == 1 else 's'}"
+    changed = list(_synchronisation(kernel))
+    if changed:
+        yield "  synchronisation:"
+        yield from (f"    {line}" for line in changed)
+    told = {finding.rule for finding in (*kernel.new_findings, *kernel.gone_findings)}
+    settled = [verdict for verdict in kernel.verdicts if verdict.rule not in told]
+    if settled:
+        yield "  verdicts:"
+        for verdict in settled:
+            yield f"    {verdict.rule}: {verdict.old or 'not asked'} -> {verdict.new or 'not asked'}"
+            yield from (f"      {line}" for line in _reason(kernel, verdict.rule))
+
+
+def _one_sided(kernel: KernelChange, unread: _Unread) -> str:
+    """What to say of a kernel that one side does not have, or of which that is not known."""
+    said, missing = ("new kernel", unread[0]) if kernel.old is None else ("gone", unread[1])
+    side = "old" if kernel.old is None else "new"
+    return f"{said}, or in an input of the {side} side that could not be read" if missing else said
+
+
+def _gone(kernel: KernelChange, finding: Finding) -> str:
+    """A finding that is no longer made is mended only if the rule is clean."""
+    clean = kernel.new is not None and kernel.new.verdicts.get(finding.rule) is Verdict.CLEAN
+    return "fixed" if clean else "gone"
+
+
+def _why_gone(kernel: KernelChange, finding: Finding, verdicts: Mapping[str, VerdictChange]) -> Iterator[str]:
+    """What the rule says now of a kernel in which it finds this no longer, where that is not clean."""
+    verdict = verdicts.get(finding.rule)
+    if verdict is None or verdict.new is Verdict.CLEAN or kernel.new is None:
+        return
+    yield f"the rule is {verdict.new or 'not asked'} now"
+    yield from _reason(kernel, finding.rule)
+
+
+def _reason(kernel: KernelChange, rule: str) -> Iterator[str]:
+    """Why a rule does not decide the new kernel."""
+    if kernel.new is not None and kernel.new.verdicts.get(rule) is Verdict.UNKNOWN:
+        yield kernel.new.unknown_reasons.get(rule, "")
+
+
+def _synchronisation(kernel: KernelChange) -> Iterator[str]:
+    """The changes with their places; numbers alone where there are only those."""
+    for change in kernel.changes:
+        yield said(change)
+    aligned = {one.kind for change in kernel.changes for one in (*change.old, *change.new)}
+    for number in kernel.counts:
+        if number.kind not in aligned:
+            yield f"{number.kind}: {_numbers(number)}"
+
+
+def said(change: SynchronisationChange) -> str:
+    """A change in words: ``added fence.acq_rel.gpu in a loop, 2 times: lines 12 and 40``."""
+    count = max(len(change.old), len(change.new))
+    times = f", {count} times" if count > 1 else ""
+    if not change.old or not change.new:
+        verb, side = ("added", change.new) if change.new else ("removed", change.old)
+        return f"{verb} {_kind(side[0])}{times}: {_places(side)}"
+    old, new = change.old[0], change.new[0]
+    places = f"{_places(change.old)} -> {_places(change.new)}"
+    if old.kind == new.kind:
+        return f"moved {old.kind} {'into' if new.looped else 'out of'} a loop{times}: {places}"
+    if old.looped != new.looped:
+        return f"changed {_kind(old)} -> {_kind(new)}{times}: {places}"
+    return f"changed {_kind(old)} -> {new.kind}{times}: {places}"
+
+
+def _kind(one: Synchronisation) -> str:
+    return f"{one.kind} in a loop" if one.looped else one.kind
+
+
+def _places(several: tuple[Synchronisation, ...]) -> str:
+    shown = [_place(one.location) for one in several[:_SHOWN_PLACES]]
+    more = [f"{len(several) - _SHOWN_PLACES} more"] if len(several) > _SHOWN_PLACES else []
+    *first, last = [*shown, *more]
+    listed = f"{', '.join(first)} and {last}" if first else last
+    if several[0].location.offset is not None:
+        return listed
+    return f"line{'s' if len(several) > 1 else ''} {listed}"
+
+
+def _place(location: Location) -> str:
+    return str(location.line) if location.offset is None else f"+{location.offset:#06x}"
 
 
 def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, int]]:
@@ -73,7 +165,12 @@ def totals(comparison: Comparison) -> str:
         (sum(len(kernel.gone_findings) for kernel in kernels), "gone"),
         (sum(kernel.unchanged for kernel in kernels), "unchanged"),
     )
-    return f"{_listed(numbers)}; findings: {_listed(found)}"
+    unread = (
+        (len(side), f"input{'' if len(side) == 1 else 's'} of the {name} side could not be read")
+        for name, side in zip(("old", "new"), comparison.unread, strict=True)
+    )
+    faults = [f"{number} {what}" for number, what in unread if number]
+    return "; ".join([_listed(numbers), f"findings: {_listed(found)}", *faults])
 
 
 def _listed(numbers: Iterable[tuple[int, str]]) -> str:
@@ -82,18 +179,21 @@ def _listed(numbers: Iterable[tuple[int, str]]) -> str:
 
 def render_markdown(comparison: Comparison) -> str:
     """The same for a pull-request comment: a table of numbers a kernel."""
-    parts = ["\n".join(_kernel_markdown(kernel)) for kernel in comparison.kernels if kernel.is_changed]
+    unread = comparison.unread
+    changed = [kernel for kernel in comparison.kernels if kernel.is_changed]
+    parts = ["\n".join(_kernel_markdown(kernel, unread)) for kernel in changed]
     return "\n\n".join([f"**{totals(comparison)}**", *parts]) + "\n"
 
 
-def _kernel_markdown(kernel: KernelChange) -> Iterator[str]:
+def _kernel_markdown(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
     yield f"### {code(kernel.name)} {_architectures(kernel)}"
     if kernel.old is None or kernel.new is None:
-        yield "new kernel" if kernel.old is None else "gone"
+        yield _one_sided(kernel, unread)
     for new, findings in ((True, kernel.new_findings), (False, kernel.gone_findings)):
         for finding, alike in grouped(findings):
             more = f" and {alike} more like it" if alike else ""
             yield f"- {'new' if new else 'gone'}: {code(_finding(finding))}{more}"
+    yield from (f"- {code(said(change))}" for change in kernel.changes)
     if kernel.counts:
         yield "\n| synchronisation | old | new | in loops, old | new |\n|---|---:|---:|---:|---:|"
         yield from (_count_row(change) for change in kernel.counts)
@@ -109,7 +209,12 @@ def _count_row(change: CountChange) -> str:
 
 def render_json(comparison: Comparison) -> str:
     """The same as JSON text."""
-    document = {"schema_version": "1.0", "kernels": [_document(kernel) for kernel in comparison.kernels]}
+    old, new = comparison.unread
+    document = {
+        "schema_version": "1.0",
+        "unread": {"old": list(old), "new": list(new)},
+        "kernels": [_document(kernel) for kernel in comparison.kernels],
+    }
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -127,6 +232,13 @@ def _document(kernel: KernelChange) -> dict[str, Any]:
             }
             for change in kernel.counts
         },
+        "changes": [
+            {
+                "old": [_change_document(one) for one in change.old],
+                "new": [_change_document(one) for one in change.new],
+            }
+            for change in kernel.changes
+        ],
         "verdicts": {one.rule: [one.old, one.new] for one in kernel.verdicts},
         "findings": {
             "new": [_finding_document(finding) for finding in kernel.new_findings],
@@ -145,3 +257,7 @@ def _finding_document(finding: Finding) -> dict[str, Any]:
         "fingerprint": finding.fingerprint,
         **({} if finding.suppressed is None else {"suppressed": finding.suppressed}),
     }
+
+
+def _change_document(one: Synchronisation) -> dict[str, Any]:
+    return {"kind": one.kind, "in_a_loop": one.looped, "place": str(one.location)}

@@ -57,7 +57,7 @@ def _head(finding: Finding, color: bool) -> str:
 
 
 def _finding(finding: Finding, function: str) -> Iterator[str]:
-    yield f"  in {_abridged(function)} ({finding.input}), confidence {finding.confidence}"
+    yield f"  in {abridged(function)} ({finding.input}), confidence {finding.confidence}"
     for place in (finding.primary, *finding.related):
         yield f"  {'-->' if place.role == 'primary' else '   '} {place.location}"
         yield f"      | {place.text}"
@@ -74,7 +74,7 @@ def _finding(finding: Finding, function: str) -> Iterator[str]:
         yield from _labelled("schedule", steps)
         yield from _labelled("missing", [edge.label for edge in finding.witness.edges if edge.missing])
     if finding.cost is not None:
-        yield f"  cost: {_cost(finding.cost)}"
+        yield f"  cost: {cost(finding.cost)}"
     if finding.fix is not None:
         yield f"  fix: {' '.join(finding.fix.summary.split())}"
 
@@ -88,7 +88,7 @@ def _suppressed(report: AuditReport, demangled: Mapping[tuple[str, str], str]) -
     for (severity, rule, reason), (first, *more) in groups.items():
         name = demangled.get((first.input, first.function), first.function)
         rest = f" and {len(more)} more" if more else ""
-        yield f"  {severity}[{rule}] {first.primary.location} in {_abridged(name)}{rest}: {reason}"
+        yield f"  {severity}[{rule}] {first.primary.location} in {abridged(name)}{rest}: {reason}"
 
 
 def _twins(place: CodePlace) -> Iterator[str]:
@@ -107,12 +107,13 @@ def _labelled(label: str, sentences: Iterable[str]) -> Iterator[str]:
         yield f"  {label}: {sentence}"
 
 
-def _cost(cost: Cost) -> str:
-    text = f"{cost.summary} ({cost.frequency})"
-    if cost.cycles is None:
+def cost(one: Cost) -> str:
+    """What a synchronisation costs, how often, in words."""
+    text = f"{one.summary} ({one.frequency})"
+    if one.cycles is None:
         return text
-    where = f" on {cost.architecture}" if cost.architecture else ""
-    return f"{text}, {cost.cycles[0]} to {cost.cycles[1]} cycles each{where}"
+    where = f" on {one.architecture}" if one.architecture else ""
+    return f"{text}, {one.cycles[0]} to {one.cycles[1]} cycles each{where}"
 
 
 def _input(one: InputReport) -> Iterator[str]:
@@ -172,12 +173,13 @@ def _joined(report: AuditReport) -> Iterator[str]:
 
 
 def _functions(names: list[str]) -> str:
-    shown = ", ".join(_abridged(name) for name in names[:_SHOWN_FUNCTIONS])
+    shown = ", ".join(abridged(name) for name in names[:_SHOWN_FUNCTIONS])
     rest = len(names) - _SHOWN_FUNCTIONS
     return f"{shown}{f' and {rest} more' if rest > 0 else ''}"
 
 
-def _abridged(name: str) -> str:
+def abridged(name: str) -> str:
+    """A long name's beginning."""
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 

@@ -219,10 +219,19 @@ class JoinReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Synchronisation:
+    """A synchronisation of a function: its kind in words, whether it stands in a loop, and where it is."""
+
+    kind: str
+    looped: bool
+    location: Location
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionReport:
     """All verdicts of one function of one input; ``assumptions`` are what they rest on beyond the code.
 
-    ``synchronisation`` counts the function's synchronisations by kind, where the audit was asked to.
+    ``synchronisation`` are the function's synchronisations in program order, where the audit was asked to.
 
     Where PTX and SASS were joined, ``decided_by`` names for each decided rule the language that decides it
     (``ptx``, ``sass`` or ``both``) and ``settled`` are the rules that the other one left unknown.
@@ -239,7 +248,7 @@ class FunctionReport:
     unknown_reasons: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
-    synchronisation: Mapping[str, int] = field(default_factory=dict)
+    synchronisation: tuple[Synchronisation, ...] = ()
     join: JoinReport | None = None
     decided_by: Mapping[str, str] = field(default_factory=dict)
     settled: tuple[str, ...] = ()
