@@ -420,7 +420,7 @@ const codeView = (() => {
     }
     graph.boxes = []; graph.svg = null;
     if (!picture) {
-      graph.scroll.replaceChildren(make("p", { className: "empty", textContent: `${count(side.blocks.length, "block")}: too many for a picture.` }));
+      graph.scroll.replaceChildren(make("p", { className: "empty", textContent: `${count(side.blocks.length, "block")}: too many or too tangled for a picture.` }));
       graph.legend.textContent = "";
       return;
     }

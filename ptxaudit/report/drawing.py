@@ -13,6 +13,11 @@ import graphlay
 from ptxaudit.rules.code import CodeBlock, CodeText
 
 MOST_BLOCKS = 3000
+# Blocks have one or two successors, and a few jump tables many.
+_EDGES_PER_BLOCK, _MORE_EDGES = 3, 500
+# How hard the layout tries, with the bends and passages of edges that it may then have to place. Kernels have
+# some hundreds; it takes seconds for thousands, which only code that was made to be tangled has.
+_EFFORTS = (("balanced", 2500), ("fast", 6000))
 _FONT_SIZE = 11
 _CHARACTER = _FONT_SIZE * 0.61
 _LINE = 15
@@ -57,8 +62,13 @@ class Picture:
 
 
 def draw_blocks(text: CodeText) -> Picture | None:
-    """The picture of a function's blocks; ``None`` where they are too many for one that could be read."""
-    if not 0 < len(text.blocks) <= MOST_BLOCKS:
+    """The picture of a function's blocks; ``None`` where they are too many or too tangled for one that could
+    be read."""
+    edge_count = sum(len(block.successors) for block in text.blocks)
+    if (
+        not 0 < len(text.blocks) <= MOST_BLOCKS
+        or edge_count > _EDGES_PER_BLOCK * len(text.blocks) + _MORE_EDGES
+    ):
         return None
     labels = [_label(block, text) for block in text.blocks]
     graph = graphlay.Graph()
@@ -69,7 +79,9 @@ def draw_blocks(text: CodeText) -> Picture | None:
     for source, target in ends:
         # The way straight on is kept straight.
         graph.edge(source, target, weight=3.0 if target == source + 1 else 1.0)
-    layout = graphlay.layout(graph, options=_OPTIONS)
+    layout = _laid_out(graph)
+    if layout is None:
+        return None
     left, top = (layout.bounds["min"][axis] - _MARGIN for axis in "xy")
     boxes = tuple(
         _box(node["center"], node["size"], left, top, lines)
@@ -81,6 +93,17 @@ def draw_blocks(text: CodeText) -> Picture | None:
     )
     high = layout.bounds["max"]
     return Picture(round(high["x"] - left + _MARGIN), round(high["y"] - top + _MARGIN), boxes, edges)
+
+
+def _laid_out(graph: graphlay.Graph) -> graphlay.Layout | None:
+    for effort, most in _EFFORTS:
+        try:
+            return graphlay.layout(
+                graph, options={**_OPTIONS, "effort": effort, "limits": {"max_dummies": most}}
+            )
+        except graphlay.GraphlayError:
+            continue
+    return None
 
 
 def _label(block: CodeBlock, text: CodeText) -> tuple[str, ...]:
