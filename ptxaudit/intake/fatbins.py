@@ -19,6 +19,7 @@ from ptxaudit.frontends.containers.fatbin import (
 )
 from ptxaudit.frontends.nvrtc import CompileOptions
 from ptxaudit.frontends.sass.summary import cubin_extent
+from ptxaudit.intake.spending import Spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,12 @@ def fatbin_images(
     options: WalkOptions,
     launches: tuple[NamedLaunch, ...],
     counted: tuple[str, Counter[str]],
+    spending: Spending,
 ) -> Iterator[Found]:
     """The images between two offsets of the file at ``place``.
 
-    ``counted`` is what the place calls them, ``fatbin``, and the counter that numbers them in the file.
+    ``counted`` is what the place calls them, ``fatbin``, and the counter that numbers them in the file,
+    ``spending`` what the file has cost.
     """
     label, counter = counted
     current, names = -1, Counter[str]()
@@ -65,6 +68,7 @@ def fatbin_images(
         name = f"{unit} {_target(entry)}"
         names[name] += 1
         where = place.inside(name if names[name] == 1 else f"{name} #{names[name]}")
+        spending.member(where, entry.size if entry.size > entry.stored else 0)
         yield from _image(stream, entry, where, str(place.inside(unit)), options, launches)
 
 

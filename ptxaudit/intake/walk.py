@@ -21,8 +21,9 @@ from ptxaudit.frontends.containers.scan import Embedded, scan
 from ptxaudit.frontends.containers.streams import read_at, read_exactly, size_of, window
 from ptxaudit.frontends.containers.zips import ZipReader
 from ptxaudit.intake.fatbins import WalkOptions, broken, fatbin_images
+from ptxaudit.intake.spending import Spending, SpentError
+from ptxaudit.limits import limits
 
-DEEPEST = 8
 LINKED_SECTION = ".nv_fatbin"
 RELOCATABLE_SECTION = "__nv_relfatbin"
 _ARTICLES = {Content.UNKNOWN: "a file", Content.ARCHIVE: "an archive", Content.MLIR: "an MLIR bytecode file"}
@@ -35,7 +36,7 @@ class Part:
 
     ``named``: a user named it, so that not to hold a kernel is a fault; a file that happens to lie in a
     directory or an archive need not hold any. ``launches`` go with every image in it. ``fatbins`` counts the
-    fatbins met in it, by what a place calls them.
+    fatbins met in it, by what a place calls them, ``spending`` what the file that it is in has cost.
     """
 
     stream: BinaryIO
@@ -44,6 +45,7 @@ class Part:
     named: bool = True
     launches: tuple[NamedLaunch, ...] = ()
     fatbins: Counter[str] = field(default_factory=Counter)
+    spending: Spending = field(default_factory=Spending)
 
     def image(self, place: Place, data: bytes, kind: ImageKind) -> KernelImage:
         """An image in it that is no fatbin's entry."""
@@ -59,8 +61,11 @@ def walk(part: Part) -> Iterator[Found]:
     """Every image in a file, or what is wrong with it."""
     place = part.place
     try:
-        if len(place.parts) > DEEPEST:
-            raise InputError(f"{place}: found a file {DEEPEST} deep in others, expected fewer")
+        deepest = limits().nesting
+        if len(place.parts) > deepest:
+            raise InputError(f"{place}: found a file {deepest} deep in others, expected fewer (nesting)")
+        if len(place.parts) == 1:
+            part.spending.size = size_of(part.stream)
         head = read_at(part.stream, 0, PROBE_BYTES)
         content = _content(head, part)
         found = None
@@ -69,6 +74,10 @@ def walk(part: Part) -> Iterator[Found]:
         if found is None and part.named:
             name = _ARTICLES.get(content, f"a {content}")
             yield broken(place, f"{place}: found {name} without kernels, expected PTX or cubins in it")
+    except SpentError as error:
+        if len(place.parts) > 1:
+            raise  # nothing more of the file is read
+        yield broken(place, str(error))
     except InputError as error:
         yield broken(place, str(error))
     except OSError as error:
@@ -95,12 +104,20 @@ def _unit(place: Place) -> str:
     return name
 
 
+def _require_size(size: int, place: Place) -> None:
+    most = limits().image_bytes
+    if size > most:
+        raise InputError(f"{place}: found {size} bytes of code, expected at most {most} (image-megabytes)")
+
+
 def _ptx(part: Part) -> Iterator[Found]:
+    _require_size(size_of(part.stream), part.place)
     data = read_at(part.stream, 0, size_of(part.stream))
     yield part.image(part.place, data.rstrip(b"\0"), ImageKind.PTX)
 
 
 def _cubin(part: Part) -> Iterator[Found]:
+    _require_size(size_of(part.stream), part.place)
     yield part.image(part.place, read_at(part.stream, 0, size_of(part.stream)), ImageKind.CUBIN)
 
 
@@ -110,7 +127,7 @@ def _fatbin(part: Part) -> Iterator[Found]:
 
 def _entries(part: Part, start: int, end: int, label: str) -> Iterator[Found]:
     yield from fatbin_images(
-        part.stream, start, end, part.place, part.options, part.launches, (label, part.fatbins)
+        part.stream, start, end, part.place, part.options, part.launches, (label, part.fatbins), part.spending
     )
 
 
@@ -162,8 +179,10 @@ def _embedded(part: Part, start: int, end: int) -> Iterator[Found]:
         elif found.content is Content.FATBIN:
             yield from _entries(part, found.offset, found.offset + found.size, "fatbin")
         else:
-            data = read_exactly(part.stream, found.offset, found.size, str(part.place), "an image")
             place = part.place.inside(f"{found.content} at {found.offset:#x}")
+            part.spending.member(place)
+            _require_size(found.size, place)
+            data = read_exactly(part.stream, found.offset, found.size, str(part.place), "an image")
             yield part.image(place, data, ImageKind(found.content.value))
 
 
@@ -173,8 +192,9 @@ def _archive(part: Part) -> Iterator[Found]:
         if isinstance(member, BinaryFault):
             yield broken(part.place, str(member), Content.ARCHIVE)
             continue
-        stream = window(part.stream, member.offset, member.size)
-        yield from walk(part.member(stream, _counted(member.name, names)))
+        name = _counted(member.name, names)
+        part.spending.member(part.place.inside(name))
+        yield from walk(part.member(window(part.stream, member.offset, member.size), name))
 
 
 def _thin_archive(part: Part) -> Iterator[Found]:
@@ -187,6 +207,7 @@ def _zip(part: Part) -> Iterator[Found]:
     for member in reader.members():
         name = _counted(member.name, names)
         place = part.place.inside(name)
+        part.spending.member(place, member.size)
         try:
             stream = reader.open(member, str(place))
         except BinaryFault as fault:

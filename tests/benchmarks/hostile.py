@@ -295,7 +295,7 @@ def main() -> None:
 
     registry = load_registry()
     _ = [registry[name] for name in registry]
-    options = ["--jobs", "1", "--fail-on", "warning", *given.options]
+    options = ["--no-store", "--jobs", "1", "--fail-on", "warning", *given.options]
     # A few rules at a time: what is tried is the way to them.
     ids = sorted(registry)
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,5 +1,7 @@
 """Decompressing what fatbins hold, never past the size that was stated (the only user of lz4, zstandard)."""
 
+# What decompresses to less need not keep to a ratio.
+UNCHECKED_BYTES = 1 << 25
 _LZ4_LARGEST_RATIO = 255
 _LZ4_SLACK = 64
 

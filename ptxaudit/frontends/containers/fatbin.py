@@ -31,14 +31,14 @@ from typing import BinaryIO
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import BinaryFault
-from ptxaudit.frontends.containers.compression import decompress_lz4, decompress_zstd
+from ptxaudit.frontends.containers.compression import UNCHECKED_BYTES, decompress_lz4, decompress_zstd
 from ptxaudit.frontends.containers.content import FATBIN_MAGIC
 from ptxaudit.frontends.containers.search import find_all
 from ptxaudit.frontends.containers.streams import read_at, read_exactly
+from ptxaudit.limits import limits
 
 KIND_PTX = 1
 KIND_CUBIN = 2
-LARGEST_IMAGE = 1 << 30
 _HEADER = struct.Struct("<4sHHQ")
 _ENTRY = struct.Struct("<HHIQI8xIIIQ8xQ")
 _LZ4 = 0x2000
@@ -151,9 +151,14 @@ def _entry(stream: BinaryIO, position: int, end: int, file: str, container: int)
 
 def entry_content(stream: BinaryIO, entry: Entry, file: str) -> bytes:
     """The decompressed payload; raises :class:`BinaryFault` when it is not what the header says."""
-    if entry.size > LARGEST_IMAGE:
+    allowed = limits()
+    if entry.size > allowed.image_bytes:
         found = f"a fatbin entry of {entry.size} bytes"
-        raise BinaryFault(file, entry.offset, found, f"at most {LARGEST_IMAGE} bytes")
+        raise BinaryFault(file, entry.offset, found, f"at most {allowed.image_bytes} (image-megabytes)")
+    if entry.size > UNCHECKED_BYTES and entry.size > allowed.unpacked_ratio * max(1, entry.stored):
+        found = f"a fatbin entry of {entry.stored} bytes that claims to hold {entry.size}"
+        expected = f"at most {allowed.unpacked_ratio} times its size (unpacked-ratio)"
+        raise BinaryFault(file, entry.offset, found, expected)
     content = read_exactly(stream, entry.offset, entry.stored, file, "a fatbin entry")
     if entry.flags & _ZSTD:
         return _unpacked(decompress_zstd, content, entry, file)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from ptxaudit.errors import BinaryFault
+from ptxaudit.frontends.containers.compression import UNCHECKED_BYTES
 from ptxaudit.frontends.containers.streams import ForwardStream
+from ptxaudit.limits import limits
 
-LARGEST_RATIO = 200
-_SMALL = 1 << 25
 _ENCRYPTED = 0x1
 # What zipfile and the decompressors below it raise for files that are not what they say.
 _FAULTS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
@@ -52,11 +52,12 @@ class ZipReader:
         if information.flag_bits & _ENCRYPTED:
             raise BinaryFault(file, None, "an encrypted zip member", "one that can be read")
         stored = max(1, information.compress_size)
-        if member.size > _SMALL and member.size > LARGEST_RATIO * stored:
+        ratio = limits().unpacked_ratio
+        if member.size > UNCHECKED_BYTES and member.size > ratio * stored:
             found = f"a zip member of {stored} bytes that claims to hold {member.size}"
-            raise BinaryFault(file, None, found, f"at most {LARGEST_RATIO} times its size")
+            raise BinaryFault(file, None, found, f"at most {ratio} times its size (unpacked-ratio)")
         stream = ForwardStream(lambda: _opened(self._zip, information), member.size, file, _FAULTS)
-        if member.size > _SMALL:
+        if member.size > UNCHECKED_BYTES:
             return io.BufferedReader(stream)
         # Reading a small one at once also checks it: its size and its checksum.
         with stream:
