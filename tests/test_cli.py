@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from audit_support import KERNEL, TINY, Run, report_of
 
+from ptxaudit.cli import cli
 from ptxaudit.intake.extent import Extent
 from ptxaudit.progress import rate
 
@@ -409,3 +410,9 @@ def test_how_much_is_done_is_told_by_bytes(run: Run) -> None:
     assert extent.total == 4 * len(KERNEL)
     places = ["a/one.ptx", "elsewhere", "a/two.ptx", "pkg.whl!first.ptx", "a/one.ptx", "pkg.whl!second.ptx"]
     assert [extent.position(place) / len(KERNEL) for place in places] == [1, 1, 2, 3, 3, 4]
+
+
+def test_capture_takes_every_option_of_an_audit_but_those_of_inputs() -> None:
+    own = {"arguments", "only_list", "caches", "relocatable", "includes", "defines", "standard"}
+    asked, taken = ({one.name for one in cli.commands[name].params} for name in ("audit", "capture"))
+    assert asked - own <= taken

@@ -23,7 +23,8 @@ from ptxaudit.intake.live.session import capture
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 FAKE = Path(__file__).with_name("fake_cupti.c")
-CUBIN = b"\x7fELF" + bytes(60)
+# The header of an ELF file for NVIDIA's machine.
+CUBIN = b"\x7fELF\x02\x01\x01" + bytes(11) + b"\xbe" + bytes(45)
 PTX = b".version 8.7\n.target sm_90a\n.address_size 64\n"
 LOAD, LAUNCH, LAUNCH_EX, LINK, ALLOCATE = 2, 3, 4, 5, 6
 

@@ -7,16 +7,18 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import overload
 
-from ptxaudit.engine.image import KernelImage, Place
-from ptxaudit.engine.launches import NamedLaunch, read_launches
+from ptxaudit.engine.image import BrokenImage, Found, KernelImage, Place
+from ptxaudit.engine.launches import read_launches
 from ptxaudit.errors import ToolError, UsageError
+from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.live.compilers import compiler_environment, make_compiler_folders
 from ptxaudit.intake.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
 from ptxaudit.intake.live.library import find_cupti, injection_library
-from ptxaudit.intake.walk import IMAGE_SUFFIXES
+from ptxaudit.intake.sources import find_images
 
 _one_at_a_time = threading.Lock()
 
@@ -48,20 +50,22 @@ class CapturedKernels(Sequence[KernelImage]):
         self.faults = (*faults, *self.record.faults)
         launch_file = write_launches(folder, self.record)
         launches = () if launch_file is None else read_launches(launch_file)
-        self._images = tuple(_images(folder, launches))
+        found = [_within(folder, one) for one in find_images([str(folder)], WalkOptions())]
+        images: dict[str, KernelImage] = {}
+        for one in found:
+            if isinstance(one, KernelImage):
+                # What a compiler wrote about a launch comes after how the kernel was launched.
+                told = replace(one, launches=(*launches, *one.launches))
+                images.setdefault(one.sha256, told)
+        self._images = tuple(images.values())
+        broken = (one for one in found if isinstance(one, BrokenImage) and one.place.parts != (".",))
+        self.faults += tuple(one.message for one in broken)
 
 
-def _images(folder: Path, launches: tuple[NamedLaunch, ...]) -> Iterator[KernelImage]:
-    seen: set[str] = set()
-    for path in sorted(folder.rglob("*")):
-        kind = IMAGE_SUFFIXES.get(path.suffix)
-        if kind is None or not path.is_file():
-            continue
-        place = Place((str(path.relative_to(folder)),))
-        image = KernelImage(place, path.read_bytes(), kind, launches=launches)
-        if image.sha256 not in seen:
-            seen.add(image.sha256)
-            yield image
+def _within(folder: Path, found: Found) -> Found:
+    """What was found, with the way to it from the folder, which may be gone by then."""
+    path, *members = found.place.parts
+    return replace(found, place=Place((str(Path(path).relative_to(folder)), *members)))
 
 
 @contextlib.contextmanager
