@@ -181,7 +181,12 @@ def test_a_side_that_is_not_there_is_no_side_without_kernels(
 def sequence(text: str) -> tuple[Synchronisation, ...]:
     """Synchronisations by line, those in loops with a star: ``wait .acquire.cta* | CTA barrier``."""
     return tuple(
-        Synchronisation(kind.strip(" *"), "*" in kind, Location(LocationKind.PTX, "k", line=number))
+        Synchronisation(
+            kind.strip(" *"),
+            kind.strip(" *").partition(".")[0],
+            "*" in kind,
+            Location(LocationKind.PTX, "k", line=number),
+        )
         for number, kind in enumerate(text.split("|"), 1)
         if kind.strip()
     )

@@ -26,29 +26,9 @@ from enum import StrEnum
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.ir.events import (
     Access,
-    ClusterBarrier,
-    Completion,
-    CtaBarrier,
     Event,
-    Fence,
-    GridDependency,
-    GroupCommit,
-    GroupWait,
-    L1Invalidate,
-    MbarrierArrive,
-    MbarrierCompleteTx,
-    MbarrierExpect,
-    MbarrierInit,
-    MbarrierInvalidate,
-    MbarrierWait,
-    MemoryFlush,
-    RegisterReconfigure,
-    TensormapReplace,
-    TensorOperation,
-    WarpBarrier,
-    WgmmaFence,
-    WgmmaIssue,
 )
+from ptxaudit.ir.kinds import kind_of
 
 _UNSTEADY = ("warp barrier", "fence", "L1 invalidate", "memory barrier")  # what ptxas moves about or drops
 # What ptxas neither invents nor drops.
@@ -166,48 +146,8 @@ def belong_together(ptx: FunctionAnalysis, sass: FunctionAnalysis, join: Join) -
 
 def synchronisation(events: Iterable[Event]) -> tuple[str, ...]:
     """The kinds of synchronisation among events, in a spelling that PTX and SASS share."""
-    return tuple(dict.fromkeys(kind for event in events if (kind := _kind(event)) is not None))
-
-
-def _kind(event: Event) -> str | None:
-    match event:
-        case CtaBarrier(action=action):
-            return f"CTA barrier {action}"
-        case ClusterBarrier(action=action):
-            return f"cluster barrier {action}"
-        case GroupCommit(kind=group):
-            return f"{group} commit"
-        case GroupWait(kind=group):
-            return f"{group} wait"
-        case GridDependency(action=action):
-            return f"grid dependency {action}"
-        case Fence(proxy=proxy, mbarrier_init=initialises):
-            if initialises:
-                return "mbarrier init fence"
-            return "fence" if proxy is None else f"{proxy} proxy fence"
-        case TensorOperation(action=action):
-            return f"tensor memory {action}"
-        case Access(completion=completion) if completion is not Completion.SYNCHRONOUS:
-            return f"asynchronous access ({completion})"
-        case _:
-            return _NAMES.get(type(event))
-
-
-_NAMES: dict[type[Event], str] = {
-    MbarrierInit: "mbarrier init",
-    MbarrierInvalidate: "mbarrier inval",
-    MbarrierArrive: "mbarrier arrive",
-    MbarrierExpect: "mbarrier expect_tx",
-    MbarrierCompleteTx: "mbarrier complete_tx",
-    MbarrierWait: "mbarrier wait",
-    WarpBarrier: "warp barrier",
-    WgmmaFence: "wgmma fence",
-    WgmmaIssue: "wgmma",
-    L1Invalidate: "L1 invalidate",
-    MemoryFlush: "memory barrier",
-    RegisterReconfigure: "setmaxnreg",
-    TensormapReplace: "tensormap replace",
-}
+    kinds = (kind_of(event) for event in events)
+    return tuple(dict.fromkeys(kind.family for kind in kinds if kind is not None and kind.family))
 
 
 def _by_lines(ptx: FunctionAnalysis, sass: FunctionAnalysis, lines: Mapping[int, int]) -> dict[int, int]:

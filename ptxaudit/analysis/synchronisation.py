@@ -10,42 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.ir.events import (
-    Access,
-    ArriveSource,
-    BarrierAction,
-    ClusterBarrier,
-    Completion,
-    CtaBarrier,
-    Event,
-    Fence,
-    GridDependency,
-    GroupCommit,
-    GroupWait,
-    L1Invalidate,
-    MbarrierArrive,
-    MbarrierExpect,
-    MbarrierInit,
-    MbarrierWait,
-    MemoryFlush,
-    RegisterReconfigure,
-    Scope,
-    Semantics,
-    StateSpace,
-    TensorOperation,
-    WarpBarrier,
-    WgmmaFence,
-    WgmmaIssue,
-)
-from ptxaudit.ir.operands import Immediate
+from ptxaudit.ir.kinds import Kind, kind_of
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """An instruction that synchronises: its index, its kind in words, and whether it stands in a loop."""
+    """An instruction that synchronises: its index, its kind, and whether it stands in a loop."""
 
     index: int
-    kind: str
+    kind: Kind
     looped: bool
 
 
@@ -58,75 +31,5 @@ def synchronisations(analysis: FunctionAnalysis) -> Iterator[Occurrence]:
         looped = graph.innermost_loop(block.id) is not None
         for index in range(block.start, block.end):
             kinds = {kind for event in analysis.events[index] if (kind := kind_of(event)) is not None}
-            yield from (Occurrence(index, kind, looped) for kind in sorted(kinds))
-
-
-def kind_of(event: Event) -> str | None:
-    """The kind of an event in words; ``None`` for one that synchronises nothing."""
-    match event:
-        case MbarrierWait():
-            return f"mbarrier wait{_order(event.semantics, event.scope)}"
-        case MbarrierArrive(source=ArriveSource.THREAD):
-            expects = ".expect_tx" if event.expect_bytes is not None else ""
-            return f"mbarrier arrive{expects}{_order(event.semantics, event.scope)}"
-        case MbarrierArrive(source=source):
-            return f"{source.value} arrival"
-        case Fence():
-            return _fence(event)
-        case CtaBarrier():
-            return _cta_barrier(event)
-        case ClusterBarrier(action=action, semantics=semantics):
-            return f"cluster barrier {action.value}{'' if semantics is None else f' .{semantics.value}'}"
-        case GroupCommit(kind=group):
-            return f"{group.value} commit_group"
-        case GroupWait(kind=group, depth=depth):
-            read = ".read" if event.read_only else ""
-            return f"{group.value} wait_group{read} {'all' if depth is None else depth}"
-        case TensorOperation(action=action):
-            return f"tcgen05.{action.value}"
-        case MemoryFlush(scope=scope):
-            return f"memory flush{' .sc' if event.sc else ''} {scope}"
-        case RegisterReconfigure(registers=registers):
-            return f"setmaxnreg.{'inc' if event.increase else 'dec'} {registers}"
-        case GridDependency(action=action):
-            return f"griddepcontrol.{action.value}"
-        case Access(space=StateSpace.LOCAL):
-            return "local-memory access (spill)"
-        case Access(completion=Completion.MBARRIER):
-            return "copy that an mbarrier completes"
-        case Access(completion=Completion.BULK_GROUP):
-            return "bulk copy of a group"
-        case _:
-            return _NAMES.get(type(event))
-
-
-_NAMES: dict[type[Event], str] = {
-    MbarrierInit: "mbarrier init",
-    MbarrierExpect: "mbarrier expect_tx",
-    WarpBarrier: "warp barrier",
-    WgmmaFence: "wgmma.fence",
-    WgmmaIssue: "wgmma",
-    L1Invalidate: "L1 invalidate",
-}
-
-
-def _order(semantics: Semantics | None, scope: Scope | None) -> str:
-    if semantics is None:
-        return " of untold scope"
-    return f" .{semantics.value}{scope or ''}"
-
-
-def _fence(fence: Fence) -> str:
-    if fence.mbarrier_init:
-        return "fence.mbarrier_init"
-    proxy = "" if fence.proxy is None else f".proxy.{fence.proxy.value}"
-    semantics = "" if fence.semantics is None else f".{fence.semantics.value}"
-    window = fence.sync_restrict or fence.space
-    restricted = ".sync_restrict" if fence.sync_restrict is not None else ""
-    return f"fence{semantics}{proxy}{restricted}{f'::{window.value}' if window else ''}{fence.scope or ''}"
-
-
-def _cta_barrier(barrier: CtaBarrier) -> str:
-    named = not (isinstance(barrier.barrier, Immediate) and barrier.barrier.value == 0)
-    kind = "named barrier" if named or barrier.threads is not None else "CTA barrier"
-    return kind if barrier.action is BarrierAction.SYNC else f"{kind} {barrier.action.value}"
+            named = sorted((kind for kind in kinds if kind.name), key=lambda kind: kind.name)
+            yield from (Occurrence(index, kind, looped) for kind in named)

@@ -79,19 +79,12 @@ def _became(old: Sequence[Synchronisation], new: Sequence[Synchronisation]) -> I
     """Of two runs that stand for each other, pairs of one family in their order, then what is left."""
     waiting: dict[str, list[Synchronisation]] = defaultdict(list)
     for before in old:
-        waiting[_family(before)].append(before)
+        waiting[before.family].append(before)
     for after in new:
-        alike = waiting[_family(after)]
+        alike = waiting[after.family]
         yield (alike.pop(0) if alike else None), after
     for several in waiting.values():
         yield from ((before, None) for before in several)
-
-
-def _family(one: Synchronisation) -> str:
-    """What it is, whatever its scope and semantics are: its kind up to the first word with a dot."""
-    words = one.kind.split()
-    plain = [word for word in words if not word.startswith(".")]
-    return " ".join(word.partition(".")[0] if word.startswith("fence") else word for word in plain)
 
 
 def _without_moved(pairs: list[_Pair]) -> Iterator[_Pair]:

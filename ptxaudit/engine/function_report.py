@@ -65,7 +65,7 @@ def with_synchronisation(report: FunctionReport, audit: FunctionAudit) -> Functi
         return report
     instructions = audit.function.instructions
     found = (
-        Synchronisation(one.kind, one.looped, instructions[one.index].location)
+        Synchronisation(one.kind.name, one.kind.family, one.looped, instructions[one.index].location)
         for one in synchronisations(audit.analysis)
     )
     return replace(report, synchronisation=tuple(found))

@@ -220,9 +220,11 @@ class JoinReport:
 
 @dataclass(frozen=True, slots=True)
 class Synchronisation:
-    """A synchronisation of a function: its kind in words, whether it stands in a loop, and where it is."""
+    """A synchronisation of a function: its kind in words and what that is a kind of, whether it stands in a
+    loop, and where it is."""
 
     kind: str
+    family: str
     looped: bool
     location: Location
 
