@@ -633,7 +633,8 @@ const codeView = (() => {
     tab(matchMedia("(max-width: 760px)").matches ? Object.keys(model.sides)[0] : "");
   };
   const open = async (anchor, { at = "", finding = null } = {}) => {
-    const code = await load(anchor);
+    /* A browser without DecompressionStream has the rest of the page. */
+    const code = await load(anchor).catch(() => null);
     if (!code) return false;
     const again = model?.anchor === anchor && dialog.open;
     if (!again) show(code, anchor);

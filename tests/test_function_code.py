@@ -109,6 +109,17 @@ def test_synchronisation_and_its_measured_cost_are_known() -> None:
         assert instructions(text)[index].split()[0].startswith(("FENCE", "MEMBAR", "CCTL", "@"))
 
 
+def test_a_function_says_what_its_measured_synchronisation_costs() -> None:
+    report = run(PTX, CUBIN).report
+    (code,) = (pickle.loads(packed) for packed in report.code.values())
+    costs = code.texts[-1].costs
+    (function,) = report.functions
+    assert costs
+    assert sum(one.places for one in function.measured) == len(costs)
+    assert {one.frequency for one in function.measured} == {cost.frequency for cost in costs.values()}
+    assert all(one.opcode.isupper() and one.places > 0 for one in function.measured)
+
+
 @needs_ptxas
 def test_lines_of_the_source_come_with_their_text(tmp_path: Path) -> None:
     code = pickle.loads(next(iter(run(NARROW, assemble=True).report.code.values())))

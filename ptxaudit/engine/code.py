@@ -1,6 +1,7 @@
 """The code of a function for a page: from its analyses to a record that holds no IR."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from ptxaudit.rules.code import (
     CodeText,
     FunctionCode,
 )
+from ptxaudit.rules.model import MeasuredCost
 from ptxaudit.source import SourceLine
 
 if TYPE_CHECKING:
@@ -87,6 +89,26 @@ def function_code(
         sources=tuple(sources.lines),
         source_texts=sources.texts(),
     )
+
+
+def measured_costs(code: FunctionCode) -> tuple[MeasuredCost, ...]:
+    """What the measured synchronisation of a function costs: by its SASS where that is at hand, which is
+    what runs."""
+    text = code.texts[-1]
+    places = Counter(
+        (_opcode(text.lines[text.line_of[index]]), cost.frequency, cost.cycles, cost.architecture)
+        for index, cost in text.costs.items()
+    )
+    return tuple(
+        MeasuredCost(opcode, frequency, number, cycles, architecture)
+        for (opcode, frequency, cycles, architecture), number in places.items()
+        if cycles is not None and architecture is not None
+    )
+
+
+def _opcode(line: str) -> str:
+    words = (word for word in line.replace(";", " ").split() if not word.startswith("@"))
+    return next(words, "")
 
 
 def _text(

@@ -52,6 +52,7 @@ from ptxaudit.rules.model import (
     Finding,
     FunctionReport,
     InputReport,
+    MeasuredCost,
     SkippedInput,
     Verdict,
 )
@@ -71,6 +72,7 @@ class _ImageAudit:
     faults: list[InternalError] = field(default_factory=list)
     left_out: set[str] = field(default_factory=set)
     code: dict[str, bytes] = field(default_factory=dict)
+    measured: dict[str, tuple[MeasuredCost, ...]] = field(default_factory=dict)
     split: dict[str, list[str]] = field(default_factory=dict)
     debug_lines: DebugLines | None = None
     no_assembler: str | None = None
@@ -334,13 +336,14 @@ def _keep_code(
     if options.pack is None or first.analysis is None:
         return
     # Only a page shows code.
-    from ptxaudit.engine.code import function_code
+    from ptxaudit.engine.code import function_code, measured_costs
 
     try:
         other = None if second is None else second.analysis
         code = function_code(first.analysis, other, join, sources or {}, audited.split)
         if code is not None:
             audited.code[first.function.name] = options.pack(code)
+            audited.measured[first.function.name] = measured_costs(code)
     except Exception as error:
         message = f"{first.input}: {first.function.name}: its code for the page: {describe(error)}"
         audited.faults.append(InternalError(message, traceback.format_exc()))
@@ -371,7 +374,7 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
     listings = {name: text for name, text in texts.items() if options.listings or COMMENT_WORD in text}
     return ImageResult(
         report=InputReport(image.name, image.kind.value, image.sha256, None, tuple(audited.notes)),
-        functions=tuple(functions),
+        functions=tuple(replace(one, measured=audited.measured.get(one.name, ())) for one in functions),
         findings=tuple(findings),
         listings=listings,
         code=audited.code,

@@ -25,12 +25,15 @@ from ptxaudit.rules.model import (
     Cost,
     Finding,
     FunctionReport,
+    MeasuredCost,
     Severity,
     Verdict,
 )
 from ptxaudit.source import Location, LocationKind
 
 TWIN_CONTEXT_LINES = 2
+NOTABLE_CYCLES = 10
+MOST_MEASURED = 6
 _PLACE_LETTERS = {LocationKind.PTX: "p", LocationKind.SASS: "s"}
 _UNSAFE_ID = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -126,6 +129,18 @@ class CostRow:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """Synchronisation that was measured, faulted or not, over all functions."""
+
+    opcode: str
+    frequency: str
+    places: int
+    functions: int
+    cycles: tuple[int, int]
+    architectures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Everything the templates show."""
 
@@ -136,6 +151,7 @@ class Page:
     rules: tuple[RuleRow, ...]
     undecided: tuple[UndecidedGroup, ...]
     costs: tuple[CostRow, ...]
+    measured: tuple[MeasuredRow, ...]
 
     @property
     def groups(self) -> tuple[CardGroup, ...]:
@@ -162,6 +178,7 @@ def build_page(report: AuditReport, titles: Mapping[str, str]) -> Page:
         rules=_rule_rows(report, active, titles),
         undecided=_undecided(report.functions),
         costs=_costs(active),
+        measured=_measured(report.functions),
     )
 
 
@@ -351,3 +368,28 @@ def _costs(cards: tuple[Card, ...]) -> tuple[CostRow, ...]:
         rows.append(CostRow(rule, frequency, len(costs), cycles, measured))
     rows.sort(key=lambda row: (-(row.cycles[1] if row.cycles else 0), row.rule, row.frequency))
     return tuple(rows)
+
+
+def _measured(functions: tuple[FunctionReport, ...]) -> tuple[MeasuredRow, ...]:
+    """The measured synchronisation by operation and frequency, the dearest first; what runs once at most and
+    what costs next to nothing is left to the margin of the code."""
+    grouped: dict[tuple[str, str], list[MeasuredCost]] = {}
+    holding: Counter[tuple[str, str]] = Counter()
+    for item in functions:
+        for one in item.measured:
+            grouped.setdefault((one.opcode, one.frequency), []).append(one)
+        holding.update({(one.opcode, one.frequency) for one in item.measured})
+    rows = [
+        MeasuredRow(
+            opcode,
+            frequency,
+            sum(one.places for one in costs),
+            holding[opcode, frequency],
+            (min(one.cycles[0] for one in costs), max(one.cycles[1] for one in costs)),
+            tuple(sorted({one.architecture for one in costs})),
+        )
+        for (opcode, frequency), costs in grouped.items()
+        if frequency.startswith("every") and max(one.cycles[1] for one in costs) >= NOTABLE_CYCLES
+    ]
+    rows.sort(key=lambda row: (-row.cycles[1], -row.places, row.opcode, row.frequency))
+    return tuple(rows[:MOST_MEASURED])

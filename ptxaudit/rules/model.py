@@ -230,6 +230,20 @@ class Synchronisation:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredCost:
+    """Places of a function that run one measured operation equally often, whether or not a rule faults them.
+
+    ``cycles`` is the measured range per execution (low, high) on ``architecture``.
+    """
+
+    opcode: str
+    frequency: str
+    places: int
+    cycles: tuple[int, int]
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionReport:
     """All verdicts of one function of one input; ``assumptions`` are what they rest on beyond the code.
 
@@ -254,6 +268,7 @@ class FunctionReport:
     join: JoinReport | None = None
     decided_by: Mapping[str, str] = field(default_factory=dict)
     settled: tuple[str, ...] = ()
+    measured: tuple[MeasuredCost, ...] = ()
     incomplete: str | None = None
 
 

@@ -36,6 +36,7 @@ from ptxaudit.rules.model import (
     CodePlace,
     FunctionReport,
     InputReport,
+    MeasuredCost,
     SkippedInput,
     Verdict,
 )
@@ -382,6 +383,22 @@ def test_a_source_that_could_not_be_read_is_said_to_be(page: Page):
     assert "kernel.py:292" in text
     assert "The file could not be read where the report was made." in text
     assert "292" not in [shown.text(index) for index in shown.all("span", "no")]
+
+
+def test_measured_synchronisation_in_loops_is_summed_up():
+    fence = MeasuredCost("MEMBAR.SC.GPU", "every iteration", 2, (284, 394), "sm_90a")
+    dearer = replace(fence, places=1, cycles=(631, 806))
+    once, nothing = replace(fence, frequency="once"), replace(fence, opcode="CCTL.IVALL", cycles=(0, 6))
+    base = sample_report()
+    one, two, *rest = base.functions
+    functions = (replace(one, measured=(fence, once)), replace(two, measured=(dearer, nothing)), *rest)
+    page = Page(render(replace(base, functions=functions), PATTERNS))
+    summary = page.text(page.by_id("summary"))
+    assert (
+        "284\u2013806 cycles (measured on sm_90a) every iteration: MEMBAR.SC.GPU at 3 places in 2" in summary
+    )
+    assert "every iteration: CCTL" not in summary
+    assert "once: MEMBAR" not in summary
 
 
 def test_notices_and_images_that_were_left_out_are_shown():
