@@ -26,6 +26,7 @@ from ptxaudit.analysis.order.gaps import Gap
 from ptxaudit.analysis.order.launches import (
     Attempt,
     Start,
+    confirming_launch,
     first_launch,
     hanging_launch,
     is_resolved,
@@ -43,7 +44,9 @@ from ptxaudit.ir import events as ev
 _MOST_TURNS = 32
 # The second exploration, for global memory alone, turns fewer.
 _GLOBAL_TURNS = 12
-# The first launch under both schedules; what is turned after that may not be possible.
+# The first launch under both schedules; what is turned after that may not be possible. In SASS each role
+# computes its trip count by its own sequence of instructions, so that even the first launch may decide
+# them in a way that no host can: a launch with known parameters has to confirm what shows in it.
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
@@ -200,8 +203,21 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
     for further in start.others:
         if is_resolved(further.execution):
             _look_at(report, Run(further.shape, further.bounds, sample=further.sample), further.execution)
+    if first.sample is None and _has_doubts(report) and process_time() < deadline:
+        _confirm(program, report, confirming_launch(program, limits.operations, first.shape, deadline))
     _note_reached_in_vain(report, start)
     return report
+
+
+def _has_doubts(report: OrderReport) -> bool:
+    kinds = (report.races, report.aliases, report.unfenced, report.gaps, report.byte_conflicts)
+    return any(one.doubtful for found in kinds for one in found)
+
+
+def _confirm(program: Program, report: OrderReport, known: Attempt | None) -> None:
+    """Make certain what also shows in a launch whose parameters are known."""
+    if known is not None:
+        _look_at(report, Run(known.shape, known.bounds, sample=known.sample), known.execution)
 
 
 def _note_hanging(report: OrderReport, hanging: Attempt | None) -> None:
@@ -319,7 +335,8 @@ def _look_at(report: OrderReport, run: Run, execution: Execution, doubtful: bool
         _note_deadlock(report, execution)
     finder = RaceFinder(execution).run()
     doubtful |= _unfollowed(execution) or execution.invented
-    doubtful |= len(report.executions) > _SURE_EXECUTIONS and not execution.possible
+    sure = 0 if execution.lanes_in_order else _SURE_EXECUTIONS
+    doubtful |= len(report.executions) > sure and not execution.possible
     _merge(report.aliases, finder.aliases.values(), doubtful, _barrier_met)
     _merge(report.races, finder.races.values(), doubtful, _pair)
     _merge(report.unfenced, finder.unfenced.values(), doubtful, _pair)

@@ -107,6 +107,18 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     return Start(best, hanging, bool(first.execution.stuck), others)
 
 
+def confirming_launch(
+    program: Program, operations: int, shape: LaunchShape, deadline: float
+) -> Attempt | None:
+    """A launch with known parameters that runs to its end and decides nothing that need not be possible."""
+    for sample in _SAMPLES:
+        attempt = _attempt(program, shape, operations // _SAMPLED_SHARE, sample, deadline)
+        execution = attempt.execution
+        if execution.complete and execution.possible and is_resolved(execution):
+            return attempt
+    return None
+
+
 def hanging_launch(
     program: Program,
     operations: int,
