@@ -275,10 +275,9 @@ def _progress(paths: Iterable[str]) -> Iterator[Progress]:
     if not sys.stderr.isatty():
         yield SILENT
         return
-    from ptxaudit.intake.extent import Extent
     from ptxaudit.progress import shown_progress
 
-    with shown_progress(Extent(paths)) as progress:
+    with shown_progress(paths) as progress:
         yield progress
 
 

@@ -1,7 +1,7 @@
 """The progress bar: what is being audited, how much of the inputs is done, how fast, what time is left."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
@@ -20,12 +20,13 @@ class _Rate(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Nothing until there is something to tell them by."""
-        return Text(rate(task.fields["images"], task.percentage / 100, task.elapsed or 0.0))
+        part = task.percentage / 100 if task.total else 0.0
+        return Text(rate(task.fields["images"], part, task.elapsed or 0.0))
 
 
 @contextlib.contextmanager
-def shown_progress(extent: Extent) -> Iterator[Progress]:
-    """What an audit reports its progress to, drawn on standard error; ``extent`` tells how much there is."""
+def shown_progress(paths: Iterable[str]) -> Iterator[Progress]:
+    """What an audit of these files and folders reports its progress to, drawn on standard error."""
     columns = (
         SpinnerColumn(),
         BarColumn(bar_width=20),
@@ -35,7 +36,9 @@ def shown_progress(extent: Extent) -> Iterator[Progress]:
         TextColumn("{task.description}", markup=False),  # names in brackets are names
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("looking for kernels", total=max(extent.total, 1), images=0)
+        task = bar.add_task("looking for kernels", total=None, images=0)
+        extent = Extent(paths)
+        bar.update(task, total=max(extent.total, 1))
         done = 0
 
         def started(name: str) -> None:
