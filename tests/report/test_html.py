@@ -304,6 +304,8 @@ def test_prose_finds_code_without_backticks():
         "<code>mbarrier.try_wait</code> acquires at <code>.cta</code>. A <code>CCTL.IVALL</code>, "
         "<code>%r4</code> and <code>shared::cluster</code>."
     )
+    tensor = "cp.async.bulk.tensor.2d.shared::cluster"
+    assert prose(f"a {tensor} (line 3)") == f"a <code>{tensor}</code> (line 3)"
     plain = "It is e.g. on sm_90, section 9.7.13, version 8.8. Then and/or build/a.ptx"
     assert prose(plain) == plain
 
