@@ -43,7 +43,7 @@ from ptxaudit.engine.image import Found, KernelImage
 from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.progress import SILENT, Progress
 from ptxaudit.engine.selection import Selection
-from ptxaudit.errors import InputError, PtxauditError, Stopped, SyntaxFault, UsageError
+from ptxaudit.errors import InputError, PtxauditError, Stopped, SyntaxFault, UsageError, system_reason
 from ptxaudit.frontends.nvrtc import DEFAULT_ARCHITECTURE, CompileOptions
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images, started_early
@@ -99,6 +99,10 @@ def main() -> NoReturn:
         _fail(str(error), EXIT_INPUT)
     except PtxauditError as error:
         _fail(str(error), EXIT_INTERNAL)
+    except _FullOutput as error:
+        # What is left in the buffer would be tried once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _fail(str(error), EXIT_INTERNAL)
     except Exception as error:
         if "--traceback" in sys.argv:
             _warn(traceback.format_exc())
@@ -109,6 +113,10 @@ def main() -> NoReturn:
 def _stopped(number: int, frame: FrameType | None) -> None:
     """End as for an error, so that temporary files and disassemblers go."""
     raise Stopped(number)
+
+
+class _FullOutput(Exception):
+    """Standard output cannot be written, for want of space for one."""
 
 
 class _ClosedPipe(Exception):
@@ -126,6 +134,8 @@ def _print(text: str) -> None:
         click.echo(text, nl=not text.endswith("\n"))
     except BrokenPipeError as error:
         raise _ClosedPipe from error
+    except OSError as error:
+        raise _FullOutput(f"standard output: {system_reason(error)}") from error
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -235,7 +245,8 @@ def _audit(
             run = audit(started, options, progress, recall)
     run = decided_run(run, registry, settings, policy.baseline or settings.baseline, policy.write_baseline)
     threshold = FAIL_ON[policy.fail_on or settings.fail_on or "error"]
-    write_reports(reports.places(), run.report, registry, threshold, github=shown.output == "github")
+    github = shown.output == "github"
+    unwritten = write_reports(reports.places(), run.report, registry, threshold, github)
     # A person at a terminal reads what could not be read in the report that follows.
     told = shown.output == "text" and sys.stdout.isatty() and sys.stderr.isatty()
     _complain(run, shown.traceback, inputs=not told)
@@ -244,6 +255,10 @@ def _audit(
 
         click.echo(timings_report.render(run.report), err=True)
     _print(standard_output(run.report, shown.output, _colored()))
+    for line in unwritten:
+        _warn(f"ptxaudit: {line}")
+    if unwritten and run.stopped is None:
+        return EXIT_INTERNAL
     return exit_code(run, threshold, policy.fail_on_unknown or settings.fail_on_unknown)
 
 

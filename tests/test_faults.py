@@ -1,5 +1,6 @@
 """What fails around an audit, the disassembler, the disk, the process: none of it passes for clean."""
 
+import errno
 import json
 import os
 import signal
@@ -239,3 +240,59 @@ def test_nothing_is_left_in_the_temporary_folder(
     install("kill -9 $$")
     assert run("two.cubin", *RULE) == 3
     assert os.listdir(scratch) == []
+
+
+@pytest.mark.parametrize("place", ["/dev/full", "/proc/no/report", "missing/report", "good.ptx/report"])
+@pytest.mark.parametrize("form", ["json", "html", "sarif", "junit", "markdown"])
+def test_a_report_that_cannot_be_written_costs_itself_only(
+    run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, form: str
+) -> None:
+    others = ["--markdown", "other.md"] if form != "markdown" else ["--junit", "other.xml"]
+    options = [*RULE, f"--{form}", place, *others]
+    assert run_cli(monkeypatch, "audit", "good.ptx", "--no-assemble", *options) == 2
+    assert [one.name for one in Path().iterdir() if one.name.startswith("other.")]
+    printed = capfd.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"ptxaudit: {place}: ")
+    assert "1 function of 1 input" in printed.out
+    assert not [one for one in Path().iterdir() if one.name.startswith(".")]
+
+
+def test_a_report_that_cannot_be_made_costs_itself_only(
+    run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> str:
+        raise RuntimeError("no\nway")
+
+    monkeypatch.setattr("ptxaudit.report.markdown.render", fail)
+    assert run("good.ptx", *RULE, "--markdown", "r.md") == 2
+    assert statuses() == {"good.ptx": "audited"}
+    assert "ptxaudit: --markdown: internal error: RuntimeError: no way\n" in capfd.readouterr().err
+    assert not Path("r.md").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_standard_output_that_is_full(tmp_path: Path) -> None:
+    (tmp_path / "good.ptx").write_text(KERNEL)
+    command = [sys.executable, "-m", "ptxaudit", "audit", "good.ptx", "--no-assemble", *RULE]
+    command += ["--json", "r.json"]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == "ptxaudit: standard output: no space left on device\n"
+    assert json.loads((tmp_path / "r.json").read_text())["functions"]
+
+
+@needs_nvdisasm
+def test_a_temporary_folder_that_is_full(
+    run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert run("one.cubin", "good.ptx", *RULE) == 3
+    assert statuses() == {"one.cubin": "failed", "good.ptx": "audited"}
+    assert "nvdisasm cannot be started" in capfd.readouterr().err

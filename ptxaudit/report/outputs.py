@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ptxaudit.errors import UsageError, system_reason
 from ptxaudit.rules.model import AuditReport, Severity
 
 if TYPE_CHECKING:
@@ -17,15 +18,27 @@ def write_reports(
     registry: "Mapping[str, Rule]",
     threshold: Severity | None,
     github: bool,
-) -> None:
-    """Write a report in each format that has a place; for ``github`` SARIF leaves suppressed results out."""
+) -> tuple[str, ...]:
+    """Write a report in each format that has a place; for ``github`` SARIF leaves suppressed results out.
+
+    Returns a line for each that could not be written: the others are, and none is left half.
+    """
+    faults: list[str] = []
     for name, path in places.items():
         from ptxaudit.report.write import write_report
 
-        if name == "sarif":
-            write_report(path, _sarif(path, report, registry, github))
-        else:
-            write_report(path, _rendered(name, report, registry, threshold))
+        try:
+            if name == "sarif":
+                write_report(path, _sarif(path, report, registry, github))
+            else:
+                write_report(path, _rendered(name, report, registry, threshold))
+        except UsageError as error:
+            faults.append(str(error))
+        except OSError as error:
+            faults.append(f"{path}: {system_reason(error)}")
+        except Exception as error:
+            faults.append(f"--{name}: internal error: {type(error).__name__}: {' '.join(str(error).split())}")
+    return tuple(faults)
 
 
 def _sarif(path: Path, report: AuditReport, registry: "Mapping[str, Rule]", github: bool) -> str:

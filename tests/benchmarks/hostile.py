@@ -316,16 +316,17 @@ def main() -> None:
             (folder / WHOLE).write_bytes(whole)
             for one in chosen:
                 totals[one.kind] += 1
-            done += len(names)
             asked = [*options, "--select", ",".join(draw.sample(ids, RULES_AT_A_TIME))]
             if list(faults(folder, [*names, WHOLE], asked, base)):
                 _single_out(folder, names, asked, base, met, given.keep)
             for path in folder.iterdir():
                 path.unlink()
             folder.rmdir()
-    print(f"{done} inputs in {time.monotonic() - started:.0f} s, seed {given.seed}")
-    print(", ".join(f"{kind}: {number}" for kind, number in sorted(totals.items())))
-    print("faults:", ", ".join(f"{what}: {number}" for what, number in met.items()) or "none")
+            done += len(names)
+            said = ", ".join(f"{kind}: {number}" for kind, number in sorted(totals.items()))
+            wrong = ", ".join(f"{what}: {number}" for what, number in met.items()) or "none"
+            seconds = time.monotonic() - started
+            print(f"{done} inputs in {seconds:.0f} s ({said}), faults: {wrong}", flush=True)
 
 
 def _single_out(
