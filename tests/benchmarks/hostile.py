@@ -6,7 +6,8 @@ process of its own, forked from this one, with a limit on its memory. It prints 
 there were and everything that should not be: a traceback, a wrong exit code, an input that the report lacks,
 a hang, too much memory, a whole input that was not audited. A batch that goes wrong is run again one input at
 a time, and the inputs at fault are kept under ``--keep DIR``. What follows ``--`` are options of the audit:
-with ``--list`` nothing is disassembled, which is most of the time of a cubin. Run by hand, with ``nice``; the
+with ``--list`` nothing is disassembled, which is most of the time of a cubin, ``--limit kernel-seconds=8``
+ends the kernels that a mutation makes spin. Run by hand, with ``nice``; the
 same seed draws the same inputs.
 """
 
@@ -260,6 +261,7 @@ def _report_faults(document: dict[str, Any], code: int, names: list[str]) -> Ite
     if missing:
         yield Fault("an input that the report lacks", ", ".join(missing))
     failed = any(one["status"] == "failed" for one in inputs)
+    failed = failed or any("incomplete" in one for one in document["functions"])
     if failed != (code == 3) and code in ALLOWED:
         yield Fault("exit code", f"{code}, failed inputs: {failed}")
     if WHOLE in names and not any(one["path"] == WHOLE and one["status"] == "audited" for one in inputs):
