@@ -16,13 +16,16 @@ known by its address, and one whose box is replaced while copies go by it is lef
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from math import gcd
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ptxaudit.analysis.order.gaps import expects_bytes
-from ptxaudit.analysis.order.knowledge import TIME, Moment, ordered
+from ptxaudit.analysis.order.knowledge import TIME, Moment
 from ptxaudit.analysis.order.trace import (
     AsyncOperation,
     BarrierKey,
@@ -34,6 +37,7 @@ from ptxaudit.analysis.order.trace import (
 from ptxaudit.ir import events as ev
 
 _GRANULE = 16
+_UNBOUNDED = 1 << 62
 _BOX_FIELDS = (".box_dim", ".elemtype", ".interleave_layout")
 
 # The tensor maps that the copies of a phase go by, with how often each.
@@ -80,6 +84,53 @@ class _Phase:
         return sum(amount or 0 for amount in expected) - sum(amount or 0 for amount in stated)
 
 
+class _Latest:
+    """The latest copy of each component, instruction and start into one memory, with the room it has had.
+
+    Kept in arrays: a kernel may have thousands of copies under way, each of which is asked about all others.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[tuple[int, int, int], int] = {}
+        self._numbers: list[int] = []
+        # Component, index, start, whether the copy is sure to be made, room; a column for each copy.
+        self._columns: NDArray[np.int64] = np.zeros((5, 64), dtype=np.int64)
+
+    def room_beside(self, start: int, time: "NDArray[np.int32]") -> int:
+        """The room from a start to the next copy that need not be over; takes from those before it."""
+        component, index, starts, sure, rooms = self._columns[:, : len(self._numbers)]
+        distance = starts - start
+        under_way = (time[component] < index) & (sure != 0)
+        before = under_way & (distance < 0)
+        np.minimum(rooms, -distance, out=rooms, where=before)
+        behind = distance[under_way & (distance > 0)]
+        return int(behind.min()) if len(behind) else _UNBOUNDED
+
+    def add(self, moment: Moment, number: int, start: int, room: int) -> list[tuple[int, int, int]]:
+        """Take up a copy with the room that it has; gives the bounds of the one that it replaces."""
+        place = (moment.component, moment.step.instruction.index, start)
+        slot = self._slots.get(place)
+        replaced: list[tuple[int, int, int]] = []
+        if slot is None:
+            slot = self._slots[place] = len(self._numbers)
+            self._numbers.append(number)
+            if slot == self._columns.shape[1]:
+                self._columns = np.concatenate((self._columns, np.zeros_like(self._columns)), axis=1)
+        else:
+            replaced = self._bounds_of([slot])
+        self._numbers[slot] = number
+        self._columns[:, slot] = moment.component, moment.index, start, not moment.step.may, room
+        return replaced
+
+    def bounds(self) -> list[tuple[int, int, int]]:
+        """Operation, start and room of each copy whose room is bounded."""
+        return self._bounds_of(range(len(self._numbers)))
+
+    def _bounds_of(self, slots: Iterable[int]) -> list[tuple[int, int, int]]:
+        found = ((self._numbers[slot], *map(int, self._columns[2::2, slot])) for slot in slots)
+        return [(number, start, room) for number, start, room in found if room < _UNBOUNDED]
+
+
 class ByteCounts:
     """Collects the copies of one walk; ``conflicts`` compares the phases when it is over."""
 
@@ -87,7 +138,7 @@ class ByteCounts:
         self._execution = execution
         self._room: dict[tuple[int, int], int] = {}
         self._writes: dict[int, Step] = {}
-        self._latest: dict[tuple[str, int], dict[tuple[int, int, int], Moment]] = defaultdict(dict)
+        self._latest: dict[tuple[str, int], _Latest] = {}
         self._barriers = _lifetimes(execution)
 
     def access(self, moment: Moment) -> None:
@@ -100,25 +151,25 @@ class ByteCounts:
         if event.completion is not ev.Completion.MBARRIER or memory[0] != "shared":
             return
         self._writes[operation.number] = step
+        latest = self._latest.get(memory)
+        if latest is None:
+            latest = self._latest[memory] = _Latest()
         for start in map(int, moment.footprint.starts):
-            for (_, _, other_start), other in self._latest[memory].items():
-                known = ordered(moment.agent.clocks, TIME, other.component, other.index)
-                if known or other_start == start or step.may or other.step.may:
-                    continue
-                assert other.step.operation is not None
-                lower = (operation, start) if start < other_start else (other.step.operation, other_start)
-                self._bound(*lower, abs(start - other_start))
+            room = _UNBOUNDED if step.may else latest.room_beside(start, moment.agent.clocks[TIME])
             for offset, first, last in self._barriers.get(memory[1], ()):
-                if offset > start and first < step.number < last:
-                    self._bound(operation, start, offset - start)
-            self._latest[memory][moment.component, step.instruction.index, start] = moment
+                if start < offset < start + room and first < step.number < last:
+                    room = offset - start
+            self._bound(latest.add(moment, operation.number, start, room))
 
-    def _bound(self, operation: AsyncOperation, start: int, room: int) -> None:
-        place = (operation.number, start)
-        self._room[place] = min(room, self._room.get(place, room))
+    def _bound(self, bounds: Iterable[tuple[int, int, int]]) -> None:
+        for number, start, room in bounds:
+            self._room[number, start] = min(room, self._room.get((number, start), room))
 
     def room(self, operation: AsyncOperation) -> int | None:
-        """The bytes that a copy by one thread has room for; ``None`` where nothing bounds them."""
+        """The bytes that a copy by one thread has room for; ``None`` where nothing bounds them.
+
+        To be asked after :meth:`conflicts`.
+        """
         step = self._writes.get(operation.number)
         if step is None or step.footprint is None:
             return None
@@ -128,6 +179,8 @@ class ByteCounts:
 
     def conflicts(self) -> list[ByteConflict]:
         """The expectations that the copies of their phases cannot meet."""
+        for latest in self._latest.values():
+            self._bound(latest.bounds())
         phases = [phase for phase in self._phases() if phase.sizeless() and phase.remainder() is not None]
         found: dict[int, ByteConflict] = {}
         sound: list[_Phase] = []

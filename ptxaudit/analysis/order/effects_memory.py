@@ -137,13 +137,17 @@ def _store(here: Executing, event: ev.Access, address: Value) -> None:
     lanes = np.flatnonzero(here.active)
     if isinstance(address, int):
         lanes = lanes[-1:]
-    starts = [int(place) for place in places[lanes]]
+    starts = places[lanes]
+    memory = here.machine.memory
     for position, operand in enumerate(elements):
         stored = here.value(operand)
-        in_lanes = stored[lanes].tolist() if isinstance(stored, np.ndarray) else [stored] * len(starts)
-        for start, element in zip(starts, in_lanes, strict=True):
-            place = start + position * width
-            here.machine.memory.store(place >> RANK_SHIFT, place & OFFSET_MASK, width, element)
+        if len(starts) == 1:
+            word: Value = int(stored[lanes[0]]) if isinstance(stored, np.ndarray) else stored
+            cta, offset = split(int(starts[0]) + position * width)
+            memory.store(cta, offset, width, word)
+        else:
+            word = stored[lanes] if isinstance(stored, np.ndarray) else stored
+            memory.store_lanes(starts + np.uint64(position * width), width, word)
 
 
 def _load(here: Executing, event: ev.Access, address: Value) -> None:

@@ -8,7 +8,7 @@ with nothing done in between waits for the phase.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +51,7 @@ from ptxaudit.ir.operands import (
     Vector,
 )
 from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value, identical
-from ptxaudit.isa.evaluation import LaneState
+from ptxaudit.isa.evaluation import Evaluation, LaneState
 from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
 from ptxaudit.isa.sass.registers import is_uniform, register_range
 from ptxaudit.stopwatch import STOPWATCH, Stage
@@ -60,6 +60,9 @@ _WORD = (1 << 64) - 1
 # What a fragment waits for that polls a flag: that the others have come as far as they can.
 _POLL = "poll"
 _MOST_IDLE_ROUNDS = 4
+# Results of one operation that are kept to be used again, and what they and its sources may be.
+_MOST_RESULTS = 4096
+_PLAIN = frozenset({int, bool})
 
 
 def _leaves(event: ev.Event) -> bool:
@@ -569,10 +572,25 @@ class Machine:
         self._assumed = None if isinstance(guard, bool | np.ndarray) else self.domain.key(guard)
         sources = [self.operand(fragment, source) for source in evaluation.sources]
         self._assumed = None
-        results = evaluation.compute(self.domain, LaneState(active), sources)
+        results = self._results(operation, evaluation, active, sources)
         for destination, result in zip(evaluation.destinations, results, strict=True):
             if destination is not None:
                 self.write(fragment, destination, result, guard)
+
+    def _results(
+        self, operation: Operation, evaluation: Evaluation, active: Flags, sources: "list[Value | Truth]"
+    ) -> "Sequence[Value | Truth]":
+        """What an evaluation gives; for plain numbers and truths it is worked out once."""
+        kinds = tuple(map(type, sources))
+        if not _PLAIN.issuperset(kinds):
+            return evaluation.compute(self.domain, LaneState(active), sources)
+        key = (kinds, tuple(sources), active.tobytes())
+        known = operation.results.get(key)
+        if known is None:
+            known = evaluation.compute(self.domain, LaneState(active), sources)
+            if all(type(result) in _PLAIN for result in known) and len(operation.results) < _MOST_RESULTS:
+                operation.results[key] = known
+        return known
 
     def _write_unknown(self, fragment: Fragment, operation: Operation, guard: Truth) -> None:
         """Results of floating-point arithmetic: fresh numbers that may differ by lane."""

@@ -5,7 +5,7 @@ the block. A branch outside the slice is replaced by a jump to its immediate pos
 either side matters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,7 +23,7 @@ from ptxaudit.ir.operands import (
     Vector,
     registers_in,
 )
-from ptxaudit.isa.evaluation import Evaluation
+from ptxaudit.isa.evaluation import Evaluation, Result
 from ptxaudit.isa.floating import is_floating_point
 from ptxaudit.isa.ptx import evaluate as ptx_evaluate
 from ptxaudit.isa.sass import evaluate as sass_evaluate
@@ -57,7 +57,8 @@ class Operation:
     ``loads`` are the registers that a read of memory fills, ``value_needed`` tells whether anything in
     the slice reads them. ``parameter`` marks a load from kernel parameters or constants,
     ``floating`` an instruction whose results are numbers that nothing is known of. ``consumes`` are
-    the tensor-memory loads whose registers the instruction reads.
+    the tensor-memory loads whose registers the instruction reads. ``results`` are those of the evaluation
+    for plain numbers: they are the same in every warp, round and execution.
     """
 
     instruction: Instruction
@@ -69,6 +70,7 @@ class Operation:
     mapping: ev.AddressMapping | None
     floating: bool = False
     consumes: tuple[int, ...] = ()
+    results: dict[Hashable, Sequence[Result]] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ from ptxaudit.analysis.order.knowledge import (
     WEAKLY_OUTER_PROXIED,
     WEAKLY_PROXIED,
     Agent,
+    Clocks,
     FailedLink,
     Moment,
     PhaseRecord,
@@ -107,16 +108,37 @@ class _Log:
     writes: "NDArray[np.bool_]" = field(default_factory=lambda: np.zeros(256, dtype=np.bool_))
     component: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
     index: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
+    generic: "NDArray[np.bool_]" = field(default_factory=lambda: np.zeros(256, dtype=np.bool_))
 
     def overlapping(self, low: int, high: int, writes: bool) -> "NDArray[np.intp]":
         count = len(self.moments)
         hit = (self.low[:count] < high) & (self.high[:count] > low)
-        return np.flatnonzero(hit if writes else hit & self.writes[:count])
+        if not writes:
+            hit &= self.writes[:count]
+        return hit.nonzero()[0]
 
     def not_in(self, clock: "NDArray[np.int32]", slots: "NDArray[np.intp]") -> "NDArray[np.intp]":
         """Those of the slots whose accesses a clock does not know."""
         unknown: NDArray[np.intp] = slots[clock[self.component[slots]] < self.index[slots]]
         return unknown
+
+    def not_passed(
+        self, clocks: Clocks, outside: bool, in_shared: bool, slots: "NDArray[np.intp]"
+    ) -> "NDArray[np.intp]":
+        """Those of the slots whose accesses are not ordered before an access through the async proxy.
+
+        What went through the generic proxy needs a proxy fence besides: a write one by its own thread, a
+        read (in shared memory) one by any.
+        """
+        if not len(slots):
+            return slots
+        component, index = self.component[slots], self.index[slots]
+        known = clocks[OUTER if outside else SHARED][component] >= index
+        written = clocks[OUTER_PROXIED if outside else PROXIED][component] >= index
+        read = clocks[WEAKLY_PROXIED][component] >= index if in_shared else np.True_
+        passed = ~self.generic[slots] | np.where(self.writes[slots], written, read)
+        left: NDArray[np.intp] = slots[~(known & passed)]
+        return left
 
     def add(self, key: Hashable, moment: Moment, low: int, high: int, writes: bool) -> None:
         slot = self.slots.get(key)
@@ -128,9 +150,11 @@ class _Log:
                 self.writes = np.resize(self.writes, 2 * slot)
                 self.component = np.resize(self.component, 2 * slot)
                 self.index = np.resize(self.index, 2 * slot)
+                self.generic = np.resize(self.generic, 2 * slot)
         self.moments[slot] = moment
         self.low[slot], self.high[slot], self.writes[slot] = low, high, writes
         self.component[slot], self.index[slot] = moment.component, moment.index
+        self.generic[slot] = _proxy(moment.step) is ev.Proxy.GENERIC
 
 
 class RaceFinder:
@@ -219,13 +243,18 @@ class RaceFinder:
         self._byte_counts.access(moment)
         moment.time = moment.agent.clocks[TIME].copy()
         writes = _writes(moment.step)
-        low, high = int(footprint.starts.min()), int(footprint.starts.max()) + footprint.size
-        log = self._logs.setdefault(footprint.memory, _Log())
+        low, high = footprint.low, footprint.high
+        log = self._logs.get(footprint.memory)
+        if log is None:
+            log = self._logs[footprint.memory] = _Log()
         outside = footprint.memory[0].startswith("global")
         slots = log.overlapping(low, high, writes)
-        if footprint.memory[0] != "tmem" and _proxy(moment.step) is ev.Proxy.GENERIC:
+        proxy = _proxy(moment.step)
+        if footprint.memory[0] != "tmem" and proxy is ev.Proxy.GENERIC:
             # Of what is visible to a generic access nothing more is asked: no fence of a proxy or of tcgen05.
             slots = log.not_in(moment.agent.clocks[OUTER if outside else SHARED], slots)
+        elif footprint.memory[0] != "tmem" and proxy is ev.Proxy.ASYNC:
+            slots = log.not_passed(moment.agent.clocks, outside, footprint.memory[0] == "shared", slots)
         for slot in slots:
             earlier = log.moments[slot]
             self._compare(earlier, moment, footprint)
@@ -388,8 +417,7 @@ def _stores_of(execution: Execution) -> dict[tuple[str, int], list[_Store]]:
         if not isinstance(entry, Step) or entry.footprint is None or not isinstance(entry.event, ev.Access):
             continue
         if entry.event.writes and entry.event.completion is ev.Completion.SYNCHRONOUS:
-            starts = entry.footprint.starts
-            place = int(starts.min()), int(starts.max()) + entry.footprint.size
+            place = entry.footprint.low, entry.footprint.high
             stores[entry.footprint.memory].add((*place, entry.block))
     return {memory: sorted(found) for memory, found in stores.items()}
 

@@ -29,6 +29,16 @@ class Footprint:
     lanes: "NDArray[np.int64] | None" = None
     certain: bool = True
 
+    @property
+    def low(self) -> int:
+        """The first byte."""
+        return int(self.starts[0] if len(self.starts) == 1 else self.starts.min())
+
+    @property
+    def high(self) -> int:
+        """The byte behind the last one."""
+        return int(self.starts[0] if len(self.starts) == 1 else self.starts.max()) + self.size
+
 
 @dataclass(slots=True)
 class AsyncOperation:
