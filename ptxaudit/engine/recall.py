@@ -176,6 +176,8 @@ def _is_lasting(result: ImageResult) -> bool:
         return False
     if result.internal_errors or result.disturbed:
         return False
+    if any(function.incomplete is not None for function in result.functions):
+        return False
     return sum(result.timings.values()) < _LONGEST_SECONDS
 
 

@@ -25,7 +25,7 @@ from ptxaudit.intake.sources import find_images
 from ptxaudit.ir.launch import Launch
 from ptxaudit.report import json_report, text
 from ptxaudit.rules.code import FunctionCode
-from ptxaudit.rules.model import InputReport
+from ptxaudit.rules.model import FunctionReport, InputReport
 from ptxaudit.source import LocationKind
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
@@ -175,8 +175,9 @@ def test_own_code_covers_code_tables_and_patterns(tmp_path: Path, monkeypatch: p
         {"disturbed": True},
         {"timings": {recall_module.Stage.EXECUTION: 299.0}},
         {"report": InputReport("x", "ptx", "0" * 64, error="cannot be read")},
+        {"functions": (FunctionReport("k", "k", "x", "sm_90", "ptx", {}, incomplete="too large"),)},
     ],
-    ids=["fault", "tool", "time", "input"],
+    ids=["fault", "tool", "time", "input", "limit"],
 )
 def test_what_may_come_out_differently_is_not_kept(changes: dict[str, Any], store: ResultStore) -> None:
     image = image_of("kernel.ptx", KERNEL.encode())
