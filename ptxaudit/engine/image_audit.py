@@ -33,9 +33,10 @@ from ptxaudit.engine.function_audit import (
 )
 from ptxaudit.engine.function_report import report_alone, with_synchronisation
 from ptxaudit.engine.image import ImageKind, KernelImage
-from ptxaudit.engine.inputs import load_image
+from ptxaudit.engine.inputs import load_image, load_parts
 from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
 from ptxaudit.engine.launches import completed, launch_of
+from ptxaudit.engine.parts import whole_result
 from ptxaudit.engine.registry import Rule, load_checks
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
 from ptxaudit.engine.sources import commented_sources, consulted
@@ -43,6 +44,7 @@ from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
 from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture
 from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
+from ptxaudit.frontends.sass.size import is_read_in_parts
 from ptxaudit.frontends.sass.tools import DISTURBANCES
 from ptxaudit.ir.events import Transfer, TransferKind
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
@@ -165,6 +167,12 @@ def _alone(image: KernelImage, options: AuditOptions) -> ImageResult | None:
                 return None
             _join_assembled(audited, pending, options)
             return _result(audited, options)
+    if image.kind is ImageKind.CUBIN and image.started is None and is_read_in_parts(image.content):
+        return _part_by_part(image, options)
+    return _whole(image, options)
+
+
+def _whole(image: KernelImage, options: AuditOptions) -> ImageResult | None:
     audited = _audit_own_language(image, options)
     if audited is None:
         return None
@@ -173,11 +181,41 @@ def _alone(image: KernelImage, options: AuditOptions) -> ImageResult | None:
     return _result(audited, options)
 
 
+def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | None:
+    """A large cubin; nothing of a part but its results is kept while the next one is audited."""
+    results: list[ImageResult] = []
+    parts = load_parts(image, _wanted(options))
+    holds_functions = False
+    while True:
+        with bounded():
+            part = next(parts, None)
+        if part is None:
+            break
+        holds_functions = holds_functions or bool(part.module.functions)
+        audited = _audit_module(image, part.module, options, part.own)
+        if audited is not None:
+            results.append(_result(audited, options))
+    if results:
+        return whole_result(results)
+    return None if holds_functions else _whole(image, options)
+
+
+def _wanted(options: AuditOptions) -> Callable[[str], bool] | None:
+    return None if options.kernel is None else options.selection.takes_name
+
+
 def _audit_own_language(image: KernelImage, options: AuditOptions) -> _ImageAudit | None:
     """An image judged in its own language; ``None`` when none of its functions is asked for."""
     with bounded():
-        module = load_image(image, None if options.kernel is None else options.selection.takes_name)
-    chosen = [function for function in module.functions if _is_chosen(function, options)]
+        module = load_image(image, _wanted(options))
+    return _audit_module(image, module, options, len(module.functions))
+
+
+def _audit_module(
+    image: KernelImage, module: Module, options: AuditOptions, own: int
+) -> _ImageAudit | None:
+    """The first ``own`` functions of a module judged; ``None`` when none of them is asked for."""
+    chosen = [function for function in module.functions[:own] if _is_chosen(function, options)]
     lost = [
         unread(one, module, options.rules)
         for one in module.unread

@@ -1,7 +1,8 @@
 """From an image to a module: the front end for its language, and what is said of one that is neither."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ptxaudit.arch import Architecture
 from ptxaudit.engine.image import KernelImage
@@ -19,6 +20,9 @@ from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Module
 from ptxaudit.source import SourceText
 
+if TYPE_CHECKING:
+    from ptxaudit.frontends.sass.parts import Part
+
 
 def load_image(image: KernelImage, wanted: Callable[[str], bool] | None = None) -> Module:
     """Read an image by the front end for its content; raises :class:`InputError` in one line.
@@ -27,6 +31,17 @@ def load_image(image: KernelImage, wanted: Callable[[str], bool] | None = None) 
     """
     module = load_module(image.name, image.content, image.started, wanted)
     return module if image.architecture is None else _targeted(module, image.architecture)
+
+
+def load_parts(image: KernelImage, wanted: Callable[[str], bool] | None = None) -> "Iterator[Part]":
+    """Read a large cubin part by part; otherwise as :func:`load_image`."""
+    from ptxaudit.frontends.sass import parts
+
+    for part in parts.load_parts(image.content, image.name, wanted):
+        if image.architecture is None:
+            yield part
+        else:
+            yield replace(part, module=_targeted(part.module, image.architecture))
 
 
 def load_module(

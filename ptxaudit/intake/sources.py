@@ -14,6 +14,7 @@ from ptxaudit.engine.image import BrokenImage, Found, ImageKind, KernelImage, Pl
 from ptxaudit.errors import InputError, PtxauditError, system_reason
 from ptxaudit.frontends.containers.content import PROBE_BYTES, Content, recognise
 from ptxaudit.frontends.sass import start_disassembler
+from ptxaudit.frontends.sass.size import is_read_in_parts
 from ptxaudit.intake.fatbins import WalkOptions, broken
 from ptxaudit.intake.metadata import launches_beside
 from ptxaudit.intake.walk import IMAGE_SUFFIXES, Part, walk
@@ -160,7 +161,8 @@ def started_early(
         return
     second = next(images, None)
     run = None
-    if second is None and not (is_known is not None and is_known(first)):
+    unneeded = is_read_in_parts(first.content) or (is_known is not None and is_known(first))
+    if second is None and not unneeded:
         with contextlib.suppress(PtxauditError):
             run = start_disassembler(first.content, first.name)
     if run is None:

@@ -5,14 +5,12 @@ twenty runs. A disassembler that fails on one function after the other is at fau
 """
 
 import time
-from collections.abc import Callable
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import ToolError
 from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.sass.disassemble import OPTIONS, Section, parse_listing
 from ptxaudit.frontends.sass.sections import Symbol
-from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
 from ptxaudit.frontends.sass.tools import DISTURBANCES, ToolRun
 from ptxaudit.ir.function import UnreadFunction
 from ptxaudit.limits import limits
@@ -28,14 +26,15 @@ def sections_apart(
     name: str,
     architecture: Architecture,
     failure: ToolError,
-    wanted: Callable[[str], bool] | None,
+    groups: list[list[Symbol]],
 ) -> tuple[tuple[Section, ...], tuple[UnreadFunction, ...]]:
-    """What can be disassembled, and the functions that cannot; ``failure`` is that of the whole.
+    """What can be disassembled of ``groups``, the functions that share a section, and which cannot.
+
+    ``failure`` is that of the whole.
 
     Raises it again when nothing can, or there is nothing to part.
     """
     DISTURBANCES.count += 1  # what is said of this cubin may be another thing the next time
-    groups = [one for one in symbols_by_section(data, name) if wanted is None or is_needed(one, wanted)]
     if len(groups) < 2:
         raise failure
     halves = _Halves(data, name, architecture)

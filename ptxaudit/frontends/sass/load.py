@@ -2,7 +2,7 @@
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from ptxaudit.errors import BinaryFault, ToolError
@@ -13,6 +13,7 @@ from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin
 from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targets, launch_facts
 from ptxaudit.frontends.sass.lower import Body, Lowering
 from ptxaudit.frontends.sass.notes import CubinHeader
+from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
 from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
 
@@ -31,16 +32,36 @@ def lower_cubin(
     try:
         sections = parse_listing(run.output(), name)
     except ToolError as error:
-        sections, unread = sections_apart(data, name, cubin.architecture, error, wanted)
+        groups = [one for one in symbols_by_section(data, name) if wanted is None or is_needed(one, wanted)]
+        sections, unread = sections_apart(data, name, cubin.architecture, error, groups)
     lowering = Lowering(name, cubin.architecture)
+    functions = lowered_functions(sections, cubin, name, lowering)
+    return module_of(data, name, lowering, functions, unread)
+
+
+def lowered_functions(
+    sections: Iterable[Section], cubin: Cubin, name: str, lowering: Lowering
+) -> list[Function]:
+    """The functions of some sections of a cubin; raises :class:`BinaryFault`."""
     functions: list[Function] = []
     with _collection_paused():
         for section in sections:
             functions.extend(lowering.function(body) for body in _bodies(section, cubin, name))
+    return functions
+
+
+def module_of(
+    data: bytes,
+    name: str,
+    lowering: Lowering,
+    functions: list[Function],
+    unread: tuple[UnreadFunction, ...],
+) -> Module:
+    """The module of functions that were lowered from a cubin, with the listing and notes that came of it."""
     return Module(
         name=name,
         language=Language.SASS,
-        architecture=cubin.architecture,
+        architecture=lowering.architecture,
         functions=tuple(functions),
         text="\n".join(lowering.lines) + "\n",
         notes=tuple(lowering.notes),

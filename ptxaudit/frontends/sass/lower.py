@@ -75,6 +75,12 @@ class Lowering:
     _decoded: dict[tuple[str, str], _Decoded] = field(default_factory=dict)
     _guards: dict[str, Guard | None] = field(default_factory=dict)
     _noted: set[str] = field(default_factory=set)
+    _lines_before: int = 0
+
+    def next_part(self) -> None:
+        """Begin a listing and notes that go on where those so far end."""
+        self._lines_before += len(self.lines)
+        self.lines, self.notes = [], []
 
     def function(self, body: Body) -> Function:
         """Lower one function and append it to the listing."""
@@ -109,7 +115,8 @@ class Lowering:
             guard = guards[condition]
             text = f"{condition} {parts.text}" if condition else parts.text
             lines.append(f"{offset:#06x}  {text}")
-            location = Location(LocationKind.SASS, self.file, len(lines), None, offset)
+            line = self._lines_before + len(lines)
+            location = Location(LocationKind.SASS, self.file, line, None, offset)
             reads = parts.reads if guard is None else (*parts.reads, guard.register)
             operands, writes, known = parts.operands, parts.writes, parts.known
             instructions.append(

@@ -1,0 +1,124 @@
+"""A large cubin part by part, so that disassembler, listing and functions take a bounded amount of memory.
+
+A part has whole sections, in the order of the cubin, so that all parts together are what the whole is. What
+its functions call in other sections is read with it, to be looked up and nothing else.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ptxaudit.arch import Architecture, require_sass_support
+from ptxaudit.errors import ToolError
+from ptxaudit.frontends.sass import size
+from ptxaudit.frontends.sass.apart import sections_apart
+from ptxaudit.frontends.sass.disassemble import OPTIONS, Section, parse_listing
+from ptxaudit.frontends.sass.elf import Cubin, read_cubin, read_header
+from ptxaudit.frontends.sass.load import lowered_functions, module_of
+from ptxaudit.frontends.sass.lower import Lowering
+from ptxaudit.frontends.sass.sections import Symbol, read_sections
+from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
+from ptxaudit.frontends.sass.tools import ToolRun
+from ptxaudit.ir.function import Function, Module, UnreadFunction
+from ptxaudit.ir.operands import Symbol as SymbolOperand
+from ptxaudit.stopwatch import STOPWATCH, Stage
+
+_Group = list[Symbol]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A module of which the first ``own`` functions are the part's; the others are what these may call."""
+
+    module: Module
+    own: int
+
+
+def load_parts(
+    data: bytes, name: str, wanted: Callable[[str], bool] | None = None
+) -> Iterator[Part]:
+    """The parts of a cubin, each of a few megabytes of code, or of one section.
+
+    ``wanted`` and the errors are as for :func:`ptxaudit.frontends.sass.load_cubin`.
+    """
+    header = read_header(data, name)
+    require_sass_support(Architecture(header.architecture_number), name)
+    reader = _Reader(data, name, read_cubin(data, name, header), wanted)
+    for groups in reader.parts(size.LARGEST_PART):
+        with STOPWATCH.stage(Stage.FRONT_END):
+            part = reader.read(groups)
+        yield part
+
+
+class _Reader:
+    def __init__(
+        self, data: bytes, name: str, cubin: Cubin, wanted: Callable[[str], bool] | None
+    ) -> None:
+        self._data = data
+        self._name = name
+        self._cubin = cubin
+        self._sizes = [section.size for section in read_sections(data, name)]
+        groups = sorted(symbols_by_section(data, name), key=lambda group: group[0].section)
+        self._groups = [one for one in groups if wanted is None or is_needed(one, wanted)]
+        self._holding: dict[str, _Group] = {}
+        for group in groups:
+            for symbol in group:
+                self._holding.setdefault(symbol.name, group)
+        self._lowering = Lowering(name, cubin.architecture)
+
+    def parts(self, most: int) -> Iterator[list[_Group]]:
+        """The sections by parts."""
+        part: list[_Group] = []
+        held = 0
+        for group in self._groups:
+            own = self._sizes[group[0].section]
+            if part and held + own > most:
+                yield part
+                part, held = [], 0
+            part.append(group)
+            held += own
+        if part:
+            yield part
+
+    def read(self, groups: list[_Group]) -> Part:
+        """A part with what it calls."""
+        sections, unread = self._disassembled(groups)
+        functions = lowered_functions(sections, self._cubin, self._name, self._lowering)
+        called = self._called(functions, {group[0].section for group in groups})
+        module = module_of(self._data, self._name, self._lowering, [*functions, *called], unread)
+        self._lowering.next_part()
+        return Part(module, len(functions))
+
+    def _disassembled(
+        self, groups: list[_Group]
+    ) -> tuple[tuple[Section, ...], tuple[UnreadFunction, ...]]:
+        chosen = ",".join(str(group[0].index) for group in groups)
+        try:
+            with ToolRun("nvdisasm", [*OPTIONS, "-fun", chosen], self._data, self._name) as run:
+                return parse_listing(run.output(), self._name), ()
+        except ToolError as error:
+            return sections_apart(self._data, self._name, self._cubin.architecture, error, groups)
+
+    def _called(self, functions: list[Function], read: set[int]) -> list[Function]:
+        """What functions call in sections that are not read, and what is called there."""
+        found: list[Function] = []
+        latest = functions
+        while True:
+            named = (self._holding.get(name) for one in latest for name in _called_names(one))
+            missing = {group[0].section: group for group in named if group is not None}
+            missing = {section: group for section, group in missing.items() if section not in read}
+            if not missing:
+                return found
+            read |= missing.keys()
+            sections, _ = self._disassembled(list(missing.values()))
+            # Its lines and notes are those of the part that it belongs to.
+            lowering = Lowering(self._name, self._cubin.architecture)
+            latest = lowered_functions(sections, self._cubin, self._name, lowering)
+            found += latest
+
+
+def _called_names(function: Function) -> Iterator[str]:
+    for instruction in function.instructions:
+        if instruction.opcode.startswith("CALL"):
+            for operand in instruction.operands:
+                if isinstance(operand, SymbolOperand):
+                    yield operand.name

@@ -1,0 +1,17 @@
+"""When a cubin is so large that it is read part by part."""
+
+# Of a cubin up to this size nvdisasm takes half a gigabyte, and its functions another.
+LARGEST_WHOLE = 8 << 20
+# So much code goes into a part; nvdisasm needs 5 bytes for each byte of the cubin, 55 for each of the part.
+LARGEST_PART = 4 << 20
+_TYPE_AT, _EXECUTABLE = 16, 2  # e_type, ET_EXEC
+_CARRIED_PTX = b".nv_debug_ptx_txt"
+
+
+def is_read_in_parts(data: bytes) -> bool:
+    """Whether a cubin is large.
+
+    One that carries its PTX is read as a whole, since the PTX is of all functions, and so is one that is yet
+    to be linked: nvdisasm crashes when it is asked for single functions of such a file.
+    """
+    return len(data) > LARGEST_WHOLE and data[_TYPE_AT] == _EXECUTABLE and _CARRIED_PTX not in data
