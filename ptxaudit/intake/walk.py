@@ -82,6 +82,9 @@ def walk(part: Part) -> Iterator[Found]:
         yield broken(place, str(error))
     except OSError as error:
         yield broken(place, f"{place}: {system_reason(error)}")
+    except Exception as error:  # what a library lets through costs this file only
+        fault = f"{type(error).__name__}: {error}"
+        yield broken(place, f"{place}: found something that cannot be read ({fault}), expected a whole file")
 
 
 def _content(head: bytes, part: Part) -> Content:

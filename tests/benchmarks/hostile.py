@@ -245,8 +245,9 @@ def faults(folder: Path, names: list[str], options: list[str], base: int) -> Ite
         yield Fault("exit code", f"{code}: {printed[-400:]}")
     if memory - base > MEMORY_LIMIT:
         yield Fault("memory", f"{memory >> 20} MiB")
-    if any(not one.isprintable() for one in printed.splitlines()):
-        yield Fault("control characters", repr([x for x in printed.splitlines() if not x.isprintable()][:2]))
+    steering = [line for line in printed.split("\n") if not line.replace("\t", "").isprintable()]
+    if steering:
+        yield Fault("control characters", repr(steering[:2]))
     if report.exists():
         document = json.loads(report.read_text())
         yield from (_listing_faults if listing else _report_faults)(document, code, names)

@@ -43,7 +43,8 @@ class ZipReader:
     def members(self) -> Iterator[ZipMember]:
         """All files in it, in the order of the directory."""
         for information in self._zip.infolist():
-            if not information.is_dir():
+            # Not by is_dir, which fails on a member without a name.
+            if not information.filename.endswith("/"):
                 yield ZipMember(information.filename, information.file_size, information)
 
     def open(self, member: ZipMember, file: str) -> BinaryIO:
