@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 _SOURCE_REACH = 3
 _DECLARATION = re.compile(r"\.(?:entry|func)\b")
-_OFFSET = re.compile(r"^0x[0-9a-f]+\s+")
 
 
 @dataclass(slots=True)
@@ -118,21 +117,25 @@ def _text(
     split: dict[str, list[str]],
 ) -> CodeText:
     function = analysis.function
-    if analysis.module.name not in split:
-        split[analysis.module.name] = analysis.module.text.split("\n")
-    lines = split[analysis.module.name]
     is_sass = function.language is Language.SASS
     numbers = [one.location.line or 1 for one in function.instructions]
-    start, end = (min(numbers), max(numbers)) if is_sass else _extent(lines, min(numbers), max(numbers))
-    shown = lines[start - 1 : end]
+    if is_sass:
+        # A large cubin is read part by part: the text at hand may not be the one that lines are counted in.
+        start, shown = min(numbers), [" ".join(one.text.split()) for one in function.instructions]
+    else:
+        if analysis.module.name not in split:
+            split[analysis.module.name] = analysis.module.text.split("\n")
+        lines = split[analysis.module.name]
+        start, end = _extent(lines, min(numbers), max(numbers))
+        shown = lines[start - 1 : end]
     named = {i: SourceLine(*line) for i, line in sass_sources.items()} if is_sass else function.source_lines
     kinds = ((index, synchronisation(events)) for index, events in enumerate(analysis.events))
     return CodeText(
         language=function.language.value,
         listing=analysis.module.name,
         first=start,
-        lines=tuple(_OFFSET.sub("", line) for line in shown) if is_sass else tuple(shown),
-        line_of=tuple(number - start for number in numbers),
+        lines=tuple(shown),
+        line_of=tuple(range(len(shown))) if is_sass else tuple(number - start for number in numbers),
         offsets=tuple(one.location.offset or 0 for one in function.instructions) if is_sass else (),
         sources={index: sources.place(line) for index, line in named.items() if line.line > 0},
         synchronisation={index: several for index, several in kinds if several},

@@ -13,6 +13,7 @@ from ptxaudit.engine.registry import load_registry, select_rules
 from ptxaudit.frontends.sass import parts, size
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images, started_early
+from ptxaudit.rules.code import FunctionCode
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 RULES = select_rules(load_registry())
@@ -76,7 +77,15 @@ def audited(data: bytes, **options: object) -> AuditRun:
     return audit((image_of("k.cubin", data),), AuditOptions(RULES, jobs=1, **options))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [{}, {"count": True}, {"listings": False}], ids=repr)
+def spelled(code: FunctionCode) -> bytes:
+    return repr(code).encode()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"count": True}, {"listings": False}, {"pack": spelled}],
+    ids=["as it is", "counted", "without listings", "with code"],
+)
 def test_parts_give_what_the_whole_gives(
     cubin: bytes, monkeypatch: pytest.MonkeyPatch, options: dict[str, object]
 ) -> None:
