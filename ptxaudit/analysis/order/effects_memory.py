@@ -190,9 +190,13 @@ def _loaded_from_shared(
     """What the active lanes, which access ``places``, find ``offset`` bytes further on."""
     domain = here.machine.domain
     width = (event.size or 4) // len(here.operation.loads)
-    found = [_word_at(here.machine, int(p) + offset, width) for p in (places if varying else places[:1])]
-    values = [value for value in found if value is not None]
-    if len(values) == len(found):
+    values: list[Value] = []
+    for one in places.tolist() if varying else places[:1].tolist():
+        value = _word_at(here.machine, one + offset, width)
+        if value is None:
+            break
+        values.append(value)
+    else:
         if not varying:
             return values[0]
         if all(isinstance(value, int) for value in values):

@@ -83,6 +83,9 @@ class SharedContents:
         """The word at a place, or ``None`` when it is not known."""
         if self._is_near(cta, offset, width):
             self._settle()
+        granule = offset // _WIDEST
+        if not self._granules.get((cta, granule)) and not self._granules.get((cta, granule - 1)):
+            return None
         for start in range(offset, offset - _WIDEST, -1):
             found = self._words.get((cta, start))
             if found is None:
