@@ -10,7 +10,7 @@ import ptxaudit
 
 PACKAGE = Path(ptxaudit.__file__).parent
 LAYERS = (
-    ("source", "errors", "printable", "limits", "stopwatch"),
+    ("source", "errors", "printable", "limits", "stopwatch", "words"),
     ("resources", "schema"),
     ("arch",),
     ("ir",),

@@ -10,6 +10,7 @@ from ptxaudit.report.markdown import code
 from ptxaudit.report.text import abridged, cost
 from ptxaudit.rules.model import Finding, Synchronisation, Verdict
 from ptxaudit.source import Location
+from ptxaudit.words import counted
 
 _SHOWN_PLACES = 6
 
@@ -38,7 +39,7 @@ def _kernel(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
             if not new:
                 yield from (f"    {line}" for line in _why_gone(kernel, finding, verdicts))
     if kernel.unchanged:
-        yield f"  unchanged: {kernel.unchanged} finding{'' if kernel.unchanged == 1 else 's'}"
+        yield f"  unchanged: {counted(kernel.unchanged, 'finding')}"
     changed = list(_synchronisation(kernel))
     if changed:
         yield "  synchronisation:"
@@ -155,26 +156,22 @@ def totals(comparison: Comparison) -> str:
     kernels = comparison.kernels
     paired = [kernel for kernel in kernels if kernel.old is not None and kernel.new is not None]
     numbers = (
-        (len(paired), f"kernel{'' if len(paired) == 1 else 's'} in both"),
-        (sum(kernel.is_changed for kernel in paired), "of them changed"),
-        (sum(kernel.old is None for kernel in kernels), "new"),
-        (sum(kernel.new is None for kernel in kernels), "gone"),
+        f"{counted(len(paired), 'kernel')} in both",
+        f"{sum(kernel.is_changed for kernel in paired)} of them changed",
+        f"{sum(kernel.old is None for kernel in kernels)} new",
+        f"{sum(kernel.new is None for kernel in kernels)} gone",
     )
     found = (
-        (sum(len(kernel.new_findings) for kernel in kernels), "new"),
-        (sum(len(kernel.gone_findings) for kernel in kernels), "gone"),
-        (sum(kernel.unchanged for kernel in kernels), "unchanged"),
+        f"{sum(len(kernel.new_findings) for kernel in kernels)} new",
+        f"{sum(len(kernel.gone_findings) for kernel in kernels)} gone",
+        f"{sum(kernel.unchanged for kernel in kernels)} unchanged",
     )
-    unread = (
-        (len(side), f"input{'' if len(side) == 1 else 's'} of the {name} side could not be read")
-        for name, side in zip(("old", "new"), comparison.unread, strict=True)
+    faults = (
+        f"{counted(len(unread), 'input')} of the {side} side could not be read"
+        for side, unread in zip(("old", "new"), comparison.unread, strict=True)
+        if unread
     )
-    faults = [f"{number} {what}" for number, what in unread if number]
-    return "; ".join([_listed(numbers), f"findings: {_listed(found)}", *faults])
-
-
-def _listed(numbers: Iterable[tuple[int, str]]) -> str:
-    return ", ".join(f"{number} {what}" for number, what in numbers)
+    return "; ".join([", ".join(numbers), f"findings: {', '.join(found)}", *faults])
 
 
 def render_markdown(comparison: Comparison) -> str:

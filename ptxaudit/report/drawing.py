@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import graphlay
 
 from ptxaudit.rules.code import CodeBlock, CodeText
+from ptxaudit.words import counted
 
 MOST_BLOCKS = 3000
 # Blocks have one or two successors, and a few jump tables many.
@@ -112,7 +113,7 @@ def _label(block: CodeBlock, text: CodeText) -> tuple[str, ...]:
     for index in range(block.start, block.end):
         kinds.update(text.synchronisation.get(index, ()))
     size = block.end - block.start
-    lines = [block.name, f"{size} instruction{'' if size == 1 else 's'}"]
+    lines = [block.name, counted(size, "instruction")]
     lines += [
         kind if number == 1 else f"{kind} \N{MULTIPLICATION SIGN}{number}" for kind, number in kinds.items()
     ]

@@ -5,6 +5,7 @@ import json
 from ptxaudit import __version__
 from ptxaudit.engine.listing import ListedImage, Listing
 from ptxaudit.printable import log_line
+from ptxaudit.words import counted
 
 SCHEMA_VERSION = "1.0"
 
@@ -23,11 +24,11 @@ def summary(listing: Listing) -> str:
     kernels = sum(len(one.kernels) for one in listing.images)
     cubins = sum(one.kind == "cubin" for one in listing.images)
     parts = [
-        f"{_count(kernels, 'kernel')} in {_count(cubins, 'cubin')} "
-        f"and {_count(len(listing.images) - cubins, 'PTX text')}"
+        f"{counted(kernels, 'kernel')} in {counted(cubins, 'cubin')} "
+        f"and {counted(len(listing.images) - cubins, 'PTX text')}"
     ]
-    parts += [f"{listing.passed_over} images passed over"] if listing.passed_over else []
-    parts += [f"{_count(len(listing.errors), 'part')} could not be read"] if listing.errors else []
+    parts += [f"{counted(listing.passed_over, 'image')} passed over"] if listing.passed_over else []
+    parts += [f"{counted(len(listing.errors), 'part')} could not be read"] if listing.errors else []
     return "; ".join(parts)
 
 
@@ -52,7 +53,3 @@ def _image(one: ListedImage) -> dict[str, object]:
         "size": one.size,
         "kernels": [{"name": kernel.name, "demangled": kernel.demangled} for kernel in one.kernels],
     }
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -8,6 +8,7 @@ from ptxaudit.printable import log_line
 from ptxaudit.report.colors import BOLD, SEVERITY, paint
 from ptxaudit.report.counts import count, undecided
 from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, InputReport, Severity
+from ptxaudit.words import counted
 
 _SHOWN_FUNCTIONS = 3
 _LONGEST_NAME = 72
@@ -127,7 +128,7 @@ def _input(one: InputReport) -> Iterator[str]:
 def _skipped(report: AuditReport) -> Iterator[str]:
     """Each reason once, with the number of members of containers that it holds for."""
     for reason, number in Counter(one.reason for one in report.skipped).items():
-        yield f"  {reason} [{_count(number, 'image')}]"
+        yield f"  {reason} [{counted(number, 'image')}]"
 
 
 def _unknown(report: AuditReport) -> Iterator[str]:
@@ -186,22 +187,18 @@ def abridged(name: str) -> str:
 def summary(report: AuditReport) -> str:
     """One line of counts."""
     counts = count(report)
-    found = ", ".join(_count(counts.severities[severity], severity.value) for severity in Severity)
+    found = ", ".join(counted(counts.severities[severity], severity.value) for severity in Severity)
     failed = sum(one.error is not None for one in report.inputs)
     parts = [
-        f"{_count(len(report.functions), 'function')} of {_count(len(report.inputs), 'input')}: {found}",
+        f"{counted(len(report.functions), 'function')} of {counted(len(report.inputs), 'input')}: {found}",
         f"{counts.clean} clean and {counts.unknown} unknown verdicts",
     ]
     copies = sum(one.same_as is not None for one in report.inputs)
     parts += [f"{counts.suppressed} suppressed"] if counts.suppressed else []
-    parts += [f"{_count(copies, 'input')} the same as another"] if copies else []
-    parts += [f"{_count(len(report.skipped), 'image')} not audited"] if report.skipped else []
-    parts += [f"{_count(failed, 'input')} could not be read"] if failed else []
+    parts += [f"{counted(copies, 'input')} the same as another"] if copies else []
+    parts += [f"{counted(len(report.skipped), 'image')} not audited"] if report.skipped else []
+    parts += [f"{counted(failed, 'input')} could not be read"] if failed else []
     partly = sum(one.incomplete is not None for one in report.functions)
-    parts += [f"{_count(partly, 'function')} not audited in full"] if partly else []
+    parts += [f"{counted(partly, 'function')} not audited in full"] if partly else []
     parts += [report.interrupted] if report.interrupted is not None else []
     return "; ".join(parts)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

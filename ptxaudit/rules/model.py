@@ -12,6 +12,7 @@ from enum import StrEnum
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.source import Location
 from ptxaudit.stopwatch import Timings
+from ptxaudit.words import counted
 
 
 class Category(StrEnum):
@@ -346,12 +347,8 @@ class AuditReport:
         parts = sum(one.incomplete is not None for one in self.functions)
         return (
             *([self.interrupted] if self.interrupted is not None else []),
-            *([f"{_counted(unread, 'input')} could not be read"] if unread else []),
-            *([f"{_counted(parts, 'function')} not audited in full"] if parts else []),
-            *([f"{_counted(self.faults, 'internal error')}"] if self.faults else []),
-            *([f"{_counted(len(self.skipped), 'image')} not audited"] if self.skipped else []),
+            *([f"{counted(unread, 'input')} could not be read"] if unread else []),
+            *([f"{counted(parts, 'function')} not audited in full"] if parts else []),
+            *([counted(self.faults, "internal error")] if self.faults else []),
+            *([f"{counted(len(self.skipped), 'image')} not audited"] if self.skipped else []),
         )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,6 +12,7 @@ from ptxaudit.errors import ToolError, UsageError, system_reason
 from ptxaudit.intake.live.compilers import compiler_environment, make_compiler_folders
 from ptxaudit.intake.live.folder import MODULES_FOLDER, CaptureRecord, read_record, write_launches
 from ptxaudit.intake.live.library import find_cupti, injection_library
+from ptxaudit.words import counted
 
 MOST_FAULTS = 10
 
@@ -33,11 +34,11 @@ class ProgramRun:
     def summary(self) -> Iterator[str]:
         """Lines for a person: the counts and the overhead, how the program ended, what was not captured."""
         record = self.record
-        kernels = _count(len(record.kernels), "launched kernel")
+        kernels = counted(len(record.kernels), "launched kernel")
         yield (
-            f"captured {_count(record.modules, 'module')} and {kernels}; "
+            f"captured {counted(record.modules, 'module')} and {kernels}; "
             f"the program took {self.seconds:.2f} s, {record.seconds_inside:.3f} s of it in "
-            f"{_count(record.callbacks, 'callback')} of the capture"
+            f"{counted(record.callbacks, 'callback')} of the capture"
         )
         if self.exit_code:
             yield f"the program exited with {self.exit_code}"
@@ -46,10 +47,6 @@ class ProgramRun:
         yield from record.faults[:MOST_FAULTS]
         if len(record.faults) > MOST_FAULTS:
             yield f"and {len(record.faults) - MOST_FAULTS} faults more"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def run_captured(command: Sequence[str], folder: Path, fresh_caches: bool = True) -> ProgramRun:
