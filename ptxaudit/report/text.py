@@ -188,7 +188,6 @@ def summary(report: AuditReport) -> str:
     """One line of counts."""
     counts = count(report)
     found = ", ".join(counted(counts.severities[severity], severity.value) for severity in Severity)
-    failed = sum(one.error is not None for one in report.inputs)
     parts = [
         f"{counted(len(report.functions), 'function')} of {counted(len(report.inputs), 'input')}: {found}",
         f"{counts.clean} clean and {counts.unknown} unknown verdicts",
@@ -196,9 +195,4 @@ def summary(report: AuditReport) -> str:
     copies = sum(one.same_as is not None for one in report.inputs)
     parts += [f"{counts.suppressed} suppressed"] if counts.suppressed else []
     parts += [f"{counted(copies, 'input')} the same as another"] if copies else []
-    parts += [f"{counted(len(report.skipped), 'image')} not audited"] if report.skipped else []
-    parts += [f"{counted(failed, 'input')} could not be read"] if failed else []
-    partly = sum(one.incomplete is not None for one in report.functions)
-    parts += [f"{counted(partly, 'function')} not audited in full"] if partly else []
-    parts += [report.interrupted] if report.interrupted is not None else []
-    return "; ".join(parts)
+    return "; ".join([*parts, *report.shortcomings])
