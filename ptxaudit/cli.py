@@ -43,7 +43,15 @@ from ptxaudit.engine.image import Found, KernelImage
 from ptxaudit.engine.inputs import load_image
 from ptxaudit.engine.progress import SILENT, Progress
 from ptxaudit.engine.selection import Selection
-from ptxaudit.errors import InputError, PtxauditError, Stopped, SyntaxFault, UsageError, system_reason
+from ptxaudit.errors import (
+    InputError,
+    PtxauditError,
+    Stopped,
+    SyntaxFault,
+    UsageError,
+    internal_error,
+    system_reason,
+)
 from ptxaudit.frontends.nvrtc import DEFAULT_ARCHITECTURE, CompileOptions
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images, started_early
@@ -83,31 +91,32 @@ def main() -> NoReturn:
     try:
         code = cli.main(standalone_mode=False)
         sys.stdout.flush()
-    except click.exceptions.Abort:
-        _fail("interrupted", EXIT_INTERRUPTED)
-    except KeyboardInterrupt:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         _fail("interrupted", EXIT_INTERRUPTED)
     except Stopped as stopped:
         sys.exit(EXIT_STOPPED + stopped.number)
     except click.ClickException as error:
         _fail(_one_line(error.format_message()), EXIT_INTERNAL)
     except (BrokenPipeError, _ClosedPipe):
-        # Python would complain once more when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         sys.exit(EXIT_BROKEN_PIPE)
     except InputError as error:
         _fail(str(error), EXIT_INPUT)
     except PtxauditError as error:
         _fail(str(error), EXIT_INTERNAL)
     except _FullOutput as error:
-        # What is left in the buffer would be tried once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         _fail(str(error), EXIT_INTERNAL)
     except Exception as error:
         if "--traceback" in sys.argv:
             _warn(traceback.format_exc())
-        _fail(f"internal error: {type(error).__name__}: {_one_line(str(error))}", EXIT_INTERNAL)
+        _fail(internal_error(error), EXIT_INTERNAL)
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
+
+
+def _drop_output() -> None:
+    """What is left in the buffer goes nowhere: Python would try, and complain, once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stopped(number: int, frame: FrameType | None) -> None:

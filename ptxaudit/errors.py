@@ -2,6 +2,8 @@
 
 from ptxaudit.source import SourceText
 
+INTERNAL_ERROR = "internal error: "
+
 
 class PtxauditError(Exception):
     """Base of every error that ptxaudit raises on purpose; ``str(error)`` is the line a user reads."""
@@ -10,6 +12,12 @@ class PtxauditError(Exception):
 def system_reason(error: OSError) -> str:
     """What the operating system says, in lower case as the rest of a line is."""
     return (error.strerror or str(error)).lower()
+
+
+def internal_error(error: Exception) -> str:
+    """A fault of ptxaudit itself in one line."""
+    text = " ".join(str(error).split())
+    return f"{INTERNAL_ERROR}{type(error).__name__}{': ' if text else ''}{text}"
 
 
 class Stopped(BaseException):

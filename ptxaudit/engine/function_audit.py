@@ -11,12 +11,12 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.cost.model import priced
 from ptxaudit.engine.findings import build_findings, is_strict_only
 from ptxaudit.engine.registry import Rule
+from ptxaudit.errors import INTERNAL_ERROR, internal_error
 from ptxaudit.ir.function import Function, Module, UnreadFunction
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import Finding, Outcome, Verdict, Violation
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
-INTERNAL_ERROR = "internal error: "
 _EXECUTIONS = frozenset({"order", "global order"})
 
 
@@ -73,7 +73,7 @@ def unanalysed(
     function: Function, input_name: str, error: Exception, rules: tuple[Rule, ...]
 ) -> FunctionAudit:
     """The audit of a function whose analysis could not be set up: ``error`` is a fault of ptxaudit."""
-    message = describe(error)
+    message = internal_error(error)
     fault = InternalError(f"{input_name}: {function.name}: {message}", traceback.format_exc())
     verdicts = {rule.id: Verdict.UNKNOWN for rule in rules}
     return FunctionAudit(function, input_name, None, verdicts, dict.fromkeys(verdicts, message), [], [fault])
@@ -128,7 +128,7 @@ def _judged(
         violations = priced(analysis, rule.id, outcome.violations)
         return outcome, list(build_findings(rule.pattern, audit.function, audit.input, violations))
     except Exception as error:
-        message = describe(error)
+        message = internal_error(error)
         place = f"{audit.input}: {audit.function.name}: {rule.id}"
         audit.internal_errors.append(InternalError(f"{place}: {message}", traceback.format_exc()))
         return Outcome(Verdict.UNKNOWN, (), message), []
@@ -141,9 +141,3 @@ def _shown(rule: Rule, outcome: Outcome, strict: bool) -> Outcome:
         return outcome
     kept: list[Violation] = [v for v in outcome.violations if not is_strict_only(v, rule.pattern)]
     return Outcome.of(kept, outcome.reason)
-
-
-def describe(error: Exception) -> str:
-    """A fault in one line."""
-    text = " ".join(str(error).split())
-    return f"{INTERNAL_ERROR}{type(error).__name__}{': ' if text else ''}{text}"

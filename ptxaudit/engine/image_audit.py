@@ -25,7 +25,6 @@ from ptxaudit.engine.function_audit import (
     FunctionAudit,
     InternalError,
     ask,
-    describe,
     prepare,
     stop,
     unanalysed,
@@ -42,7 +41,13 @@ from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, Pas
 from ptxaudit.engine.sources import commented_sources, consulted
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
-from ptxaudit.errors import InputError, PtxauditError, SyntaxFault, UnsupportedArchitecture
+from ptxaudit.errors import (
+    InputError,
+    PtxauditError,
+    SyntaxFault,
+    UnsupportedArchitecture,
+    internal_error,
+)
 from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
 from ptxaudit.frontends.sass.size import is_read_in_parts
 from ptxaudit.frontends.sass.tools import DISTURBANCES
@@ -109,7 +114,7 @@ def _audited(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[Im
             DISTURBANCES.count += 1
             ptx.notes.append(f"its functions and those of {sass.image.name} are not joined: {reached}")
         except Exception as error:
-            message = f"{ptx.image.name}: joining it with {sass.image.name}: {describe(error)}"
+            message = f"{ptx.image.name}: joining it with {sass.image.name}: {internal_error(error)}"
             ptx.faults.append(InternalError(message, traceback.format_exc()))
     results = []
     for image in images:
@@ -153,7 +158,7 @@ def _guarded(
         DISTURBANCES.count += 1
         return ImageResult(_failed(image, f"{image.name}: {reached}"))
     except Exception as error:
-        message = f"{image.name}: {describe(error)}"
+        message = f"{image.name}: {internal_error(error)}"
         fault = InternalError(message, traceback.format_exc())
         return ImageResult(_failed(image, message), internal_errors=(fault,))
 
@@ -383,7 +388,7 @@ def _keep_code(
             audited.code[first.function.name] = options.pack(code)
             audited.measured[first.function.name] = measured_costs(code)
     except Exception as error:
-        message = f"{first.input}: {first.function.name}: its code for the page: {describe(error)}"
+        message = f"{first.input}: {first.function.name}: its code for the page: {internal_error(error)}"
         audited.faults.append(InternalError(message, traceback.format_exc()))
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.join import Join, SassLines, belong_together, join_functions, join_through
 from ptxaudit.engine.counterpart import Reassembled, lines_of
-from ptxaudit.engine.function_audit import FunctionAudit, InternalError, describe
+from ptxaudit.engine.function_audit import FunctionAudit, InternalError
 from ptxaudit.engine.function_report import report_joined
 from ptxaudit.engine.merge import merge
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.twins import Twins
+from ptxaudit.errors import internal_error
 from ptxaudit.frontends.sass.elf import DebugLines
 from ptxaudit.ir.function import Language, Module
 from ptxaudit.rules.model import Finding, FunctionReport
@@ -65,7 +66,7 @@ def join_audits(
         if not together:
             report = replace(report, assumptions=(*report.assumptions, NOT_TOGETHER))
     except Exception as error:
-        message = f"{first.input}: {first.function.name}: joining PTX and SASS: {describe(error)}"
+        message = f"{first.input}: {first.function.name}: joining PTX and SASS: {internal_error(error)}"
         return InternalError(message, traceback.format_exc())
     findings = tuple(replace(finding, input=first.input) for finding in merged.findings)
     return JoinedFunction(report, findings, join, lines.source)

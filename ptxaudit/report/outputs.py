@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ptxaudit.errors import UsageError, system_reason
+from ptxaudit.errors import UsageError, internal_error, system_reason
 from ptxaudit.rules.model import AuditReport, Severity
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_reports(
         except OSError as error:
             faults.append(f"{path}: {system_reason(error)}")
         except Exception as error:
-            faults.append(f"--{name}: internal error: {type(error).__name__}: {' '.join(str(error).split())}")
+            faults.append(f"--{name}: {internal_error(error)}")
     return tuple(faults)
 
 
