@@ -12,12 +12,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from mmap import PAGESIZE
 from pathlib import Path
 
 _MEGABYTE = 1 << 20
 _LOOK_SECONDS = 0.1
 _MEMORY = Path("/proc/self/statm")
-_PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +140,6 @@ def _interrupt(thread: int, kind: type[BaseException] | None) -> None:
 def _resident() -> int:
     """The memory of this process in bytes, 0 where the system does not tell."""
     try:
-        return int(_MEMORY.read_text("ascii").split()[1]) * _PAGE
+        return int(_MEMORY.read_text("ascii").split()[1]) * PAGESIZE
     except (OSError, ValueError, IndexError):
         return 0
