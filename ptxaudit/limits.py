@@ -72,6 +72,15 @@ def in_force(given: Limits) -> Iterator[None]:
         _current.reset(token)
 
 
+class Disturbances(threading.local):
+    """Counts what ended in this thread for reasons that another time may not be there."""
+
+    count = 0
+
+
+DISTURBANCES = Disturbances()
+
+
 class LimitReached(BaseException):
     """A function took more than its share; no ``except Exception`` on the way may take it for a fault."""
 
@@ -90,6 +99,7 @@ def bounded() -> Iterator[None]:
     finally:
         reason = watch.end()
         if reason is not None:
+            DISTURBANCES.count += 1
             raise LimitReached(reason)
 
 

@@ -50,10 +50,9 @@ from ptxaudit.errors import (
 )
 from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
 from ptxaudit.frontends.sass.size import is_read_in_parts
-from ptxaudit.frontends.sass.tools import DISTURBANCES
 from ptxaudit.ir.events import Transfer, TransferKind
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
-from ptxaudit.limits import LimitReached, bounded, in_force
+from ptxaudit.limits import DISTURBANCES, LimitReached, bounded, in_force
 from ptxaudit.rules.model import (
     Category,
     Finding,
@@ -111,7 +110,6 @@ def _audited(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[Im
             with bounded():
                 _join_pair(ptx, sass, options)
         except LimitReached as reached:
-            DISTURBANCES.count += 1
             ptx.notes.append(f"its functions and those of {sass.image.name} are not joined: {reached}")
         except Exception as error:
             message = f"{ptx.image.name}: joining it with {sass.image.name}: {internal_error(error)}"
@@ -155,7 +153,6 @@ def _guarded(
     except PtxauditError as error:
         return ImageResult(_failed(image, _named(image.name, str(error))))
     except LimitReached as reached:
-        DISTURBANCES.count += 1
         return ImageResult(_failed(image, f"{image.name}: {reached}"))
     except Exception as error:
         message = f"{image.name}: {internal_error(error)}"
@@ -246,7 +243,6 @@ def _audit_function(
         with bounded():
             ask(audit, rules, options.strict)
     except LimitReached as reached:
-        DISTURBANCES.count += 1
         stop(audit, rules, str(reached))
     return audit
 
@@ -324,7 +320,6 @@ def _join(audited: _ImageAudit, other: Evidence, options: AuditOptions, asked: _
             with bounded():
                 joined = join_audits(first, second, other, options.rules)
         except LimitReached as reached:
-            DISTURBANCES.count += 1
             stop(first, options.rules, f"joining PTX and SASS: {reached}")
             continue
         _add(audited, joined, first, second, options)

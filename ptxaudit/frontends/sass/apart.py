@@ -11,9 +11,9 @@ from ptxaudit.errors import ToolError
 from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.sass.disassemble import OPTIONS, Section, parse_listing
 from ptxaudit.frontends.sass.sections import Symbol
-from ptxaudit.frontends.sass.tools import DISTURBANCES, ToolRun
+from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import UnreadFunction
-from ptxaudit.limits import limits
+from ptxaudit.limits import DISTURBANCES, limits
 
 _MOST_AT_ONCE = 4096
 _MOST_FAILURES_IN_A_ROW = 8

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import ToolError
-from ptxaudit.frontends.sass.tools import DISTURBANCES, ToolRun, find_tool, tool_release
+from ptxaudit.frontends.sass.tools import ToolRun, find_tool, tool_release
+from ptxaudit.limits import DISTURBANCES
 
 ADVICE = "pip install nvidia-cuda-nvcc (ptxas), or cuda-bindings and nvidia-nvjitlink"
 _INPUT, _OUTPUT = "input.ptx", "output.cubin"

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ptxaudit.errors import ToolError, system_reason
-from ptxaudit.limits import limits
+from ptxaudit.limits import DISTURBANCES, limits
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 MINIMUM_RELEASE = (13, 0)
@@ -93,15 +93,6 @@ def tool_release(path: Path) -> tuple[int, int]:
     if match is None:
         raise ToolError(f"{path}: found no release in the answer to --version, expected NVIDIA's {path.name}")
     return int(match.group(1)), int(match.group(2))
-
-
-class Disturbances(threading.local):
-    """Counts the runs of this thread that ended for reasons that another time may not be there."""
-
-    count = 0
-
-
-DISTURBANCES = Disturbances()
 
 
 def _confine(process: int, tool: str, size: int) -> None:
