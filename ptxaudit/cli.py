@@ -207,7 +207,7 @@ def audit_command(
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
     not be read (the others are audited).
     """
-    written = dict(written_files(reports, policy))
+    written = written_files(reports, policy)
     require_own_files(written)
     selection = selection_of(scope)
     compilation = CompileOptions(
@@ -393,7 +393,7 @@ def capture_command(
     """
     from ptxaudit.intake.live.program import run_captured
 
-    require_own_files(dict(written_files(reports, policy)))
+    require_own_files(written_files(reports, policy))
     walk = WalkOptions(selection_of(scope))
     run = run_captured(command, folder, fresh_caches=not keep_caches)
     for line in run.summary():

@@ -6,7 +6,7 @@ which gets them as one value.
 
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -146,11 +146,14 @@ class Policy:
     config: Path | None
 
 
-_fail_on_help = "Exit 1 with a finding this bad or worse; default error."
 policy_options = _group(
     "policy",
     Policy,
-    click.option("--fail-on", type=click.Choice(list(FAIL_ON)), help=_fail_on_help),
+    click.option(
+        "--fail-on",
+        type=click.Choice(list(FAIL_ON)),
+        help="Exit 1 with a finding this bad or worse; default error.",
+    ),
     click.option("--fail-on-unknown", is_flag=True, help="Exit 1 with a verdict that could not be decided."),
     _file_option(
         "--baseline", "baseline", "Findings that are known: they are shown as suppressed and do not count."
@@ -266,8 +269,7 @@ input_options = _group(
 )
 
 
-def written_files(reports: Reports, policy: Policy) -> Iterator[tuple[str, Path]]:
+def written_files(reports: Reports, policy: Policy) -> dict[str, Path]:
     """Every file that an audit writes, by the names of the options."""
-    yield from reports.places().items()
-    if policy.write_baseline is not None:
-        yield "write-baseline", policy.write_baseline
+    baseline = policy.write_baseline
+    return reports.places() | ({} if baseline is None else {"write-baseline": baseline})

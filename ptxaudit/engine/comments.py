@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ptxaudit.engine.results import COMMENT_WORD
 from ptxaudit.engine.settings import Suppression
 
-_SAID = r"\s*ptxaudit:\s*(?P<verb>\w*)\s*(?:\[(?P<rules>[^\]]*)\])?\s*(?:until=(?P<until>\S+))?(?P<reason>.*)"
+_SAID = r"\s*(?P<verb>\w*)\s*(?:\[(?P<rules>[^\]]*)\])?\s*(?:until=(?P<until>\S+))?(?P<reason>.*)"
 _SLASHES, _HASH = "//", "#"
-_COMMENTS = {mark: re.compile(mark + _SAID) for mark in (_SLASHES, _HASH)}
+_COMMENTS = {mark: re.compile(rf"{mark}\s*{COMMENT_WORD}{_SAID}") for mark in (_SLASHES, _HASH)}
 _QUOTED = re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)'""")
 
 
@@ -30,7 +31,7 @@ def read_comments(name: str, text: str) -> tuple[list[CommentedSuppression], lis
     wrong. A comment inside of a string, as those of inline assembly are, is for the PTX to say."""
     found: list[CommentedSuppression] = []
     faults: list[str] = []
-    if "ptxaudit:" not in text:
+    if COMMENT_WORD not in text:
         return found, faults
     waiting: list[Suppression] = []
     mark = _HASH if name.endswith(".py") else _SLASHES

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxaudit.arch import MOST_CTAS_PER_CLUSTER, MOST_THREADS_PER_CTA
-from ptxaudit.errors import UsageError
+from ptxaudit.errors import UsageError, system_reason
 from ptxaudit.ir.launch import Launch
 from ptxaudit.schema import schema_fault
 
@@ -77,7 +77,7 @@ def read_launches(path: Path) -> tuple[NamedLaunch, ...]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--launch {path}: {error.strerror or error}") from error
+        raise UsageError(f"--launch {path}: {system_reason(error)}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"--launch {path}: found no TOML, expected launch descriptions ({error})") from error
     fault = schema_fault(_SCHEMA, document)

@@ -35,7 +35,6 @@ from ptxaudit.frontends.sass.tools import find_tool, tool_version
 from ptxaudit.resources import patterns_root
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
-_FORMAT = 1
 _PACKAGE = Path(__file__).resolve().parent.parent
 # Whatever has come to a limit of time (300 s of an exploration, or of a tool) has taken longer than this.
 _LONGEST_SECONDS = 280.0
@@ -136,7 +135,7 @@ def _basis(options: AuditOptions) -> str:
         None if options.pack is None else f"{options.pack.__module__}.{options.pack.__qualname__}",
     )
     tools = [_tool_identity(name) for name in _TOOLS]
-    return repr((_FORMAT, own_code(), sys.version_info[:2], platform.machine(), _versions(), tools, asked))
+    return repr((own_code(), sys.version_info[:2], platform.machine(), _versions(), tools, asked))
 
 
 @cache

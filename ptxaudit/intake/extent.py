@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ptxaudit.engine.image import SEPARATOR, Place
 from ptxaudit.errors import InputError
+from ptxaudit.frontends.containers.content import PROBE_BYTES, Content, recognise
 from ptxaudit.frontends.containers.zips import ZipReader
 from ptxaudit.intake.sources import STDIN, input_files
 
@@ -41,7 +42,7 @@ def _parts(path: Path) -> Iterable[tuple[str, int]]:
     place = Place((str(path),))
     try:
         with path.open("rb") as stream:
-            if stream.read(4) == b"PK\x03\x04":
+            if recognise(stream.read(PROBE_BYTES)) is Content.ZIP:
                 members = ZipReader(stream, str(place)).members()
                 return [(str(place.inside(one.name)), one.information.compress_size) for one in members]
         return [(str(place), path.stat().st_size)]
