@@ -189,7 +189,7 @@ def _kernel_markdown(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
     for new, findings in ((True, kernel.new_findings), (False, kernel.gone_findings)):
         for finding, alike in grouped(findings):
             more = f" and {alike} more like it" if alike else ""
-            yield f"- {'new' if new else 'gone'}: {code(_finding(finding))}{more}"
+            yield f"- {'new' if new else _gone(kernel, finding)}: {code(_finding(finding))}{more}"
     yield from (f"- {code(said(change))}" for change in kernel.changes)
     if kernel.counts:
         yield "\n| synchronisation | old | new | in loops, old | new |\n|---|---:|---:|---:|---:|"
