@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ptxaudit.arch import Architecture, require_sass_support
-from ptxaudit.frontends.sass.disassemble import OPTIONS
+from ptxaudit.frontends.sass.disassemble import start_nvdisasm
 from ptxaudit.frontends.sass.elf import read_header
 from ptxaudit.frontends.sass.summary import symbols_to_read
 from ptxaudit.frontends.sass.tools import ToolRun
@@ -18,8 +18,7 @@ def start_disassembler(data: bytes, name: str, wanted: Callable[[str], bool] | N
     header = read_header(data, name)
     require_sass_support(Architecture(header.architecture_number), name)
     symbols = None if wanted is None else symbols_to_read(data, name, wanted)
-    restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
-    return ToolRun("nvdisasm", [*OPTIONS, *restricted], data, name)
+    return start_nvdisasm(data, name, symbols)
 
 
 @STOPWATCH.stage(Stage.FRONT_END)

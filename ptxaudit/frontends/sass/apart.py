@@ -9,13 +9,11 @@ import time
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import ToolError
 from ptxaudit.frontends.demangle import demangle
-from ptxaudit.frontends.sass.disassemble import OPTIONS, Section, parse_listing
+from ptxaudit.frontends.sass.disassemble import MOST_AT_ONCE, Section, disassembled
 from ptxaudit.frontends.sass.sections import Symbol
-from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import UnreadFunction
 from ptxaudit.limits import DISTURBANCES, limits
 
-_MOST_AT_ONCE = 4096
 _MOST_FAILURES_IN_A_ROW = 8
 # So many runs of the longest may be spent on finding the functions at fault.
 _TIMES = 4
@@ -38,8 +36,8 @@ def sections_apart(
     if len(groups) < 2:
         raise failure
     halves = _Halves(data, name, architecture)
-    for start in range(0, len(groups), _MOST_AT_ONCE):
-        halves.read(groups[start : start + _MOST_AT_ONCE], whole=len(groups) <= _MOST_AT_ONCE)
+    for start in range(0, len(groups), MOST_AT_ONCE):
+        halves.read(groups[start : start + MOST_AT_ONCE], whole=len(groups) <= MOST_AT_ONCE)
     if not halves.sections:
         raise failure
     return tuple(halves.sections), tuple(halves.unread)
@@ -76,10 +74,8 @@ class _Halves:
             return ToolError(f"{self._name}: nvdisasm fails on one function after the other")
         if time.monotonic() > self._deadline:
             return ToolError(f"{self._name}: nvdisasm took too long for the functions before (tool-seconds)")
-        chosen = ",".join(str(group[0].index) for group in groups)
         try:
-            with ToolRun("nvdisasm", [*OPTIONS, "-fun", chosen], self._data, self._name) as run:
-                self.sections += parse_listing(run.output(), self._name)
+            self.sections += disassembled(self._data, self._name, [group[0].index for group in groups])
         except ToolError as error:
             return error
         return None

@@ -1,13 +1,16 @@
 """The ``nvdisasm -json`` driver: raw instructions of every code section of a cubin."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from ptxaudit.errors import ToolError
+from ptxaudit.frontends.sass.tools import ToolRun
 
 INSTRUCTION_BYTES = 16
-OPTIONS = ["-json"]
+# So many functions are asked for at once: their numbers have to fit into an argument of a command.
+MOST_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,18 @@ class Section:
     name: str
     start: int
     instructions: list[dict[str, Any]]
+
+
+def start_nvdisasm(data: bytes, file: str, symbols: Iterable[int] | None = None) -> ToolRun:
+    """A disassembler that runs on a cubin, or on the sections of the functions with these indices."""
+    restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
+    return ToolRun("nvdisasm", ["-json", *restricted], data, file)
+
+
+def disassembled(data: bytes, file: str, symbols: Iterable[int]) -> tuple[Section, ...]:
+    """The sections of the functions with these indices; raises :class:`ToolError`."""
+    with start_nvdisasm(data, file, symbols) as run:
+        return parse_listing(run.output(), file)
 
 
 def parse_listing(output: bytes, file: str) -> tuple[Section, ...]:

@@ -11,13 +11,12 @@ from ptxaudit.arch import Architecture, require_sass_support
 from ptxaudit.errors import ToolError
 from ptxaudit.frontends.sass import size
 from ptxaudit.frontends.sass.apart import sections_apart
-from ptxaudit.frontends.sass.disassemble import OPTIONS, Section, parse_listing
+from ptxaudit.frontends.sass.disassemble import MOST_AT_ONCE, Section, disassembled
 from ptxaudit.frontends.sass.elf import Cubin, read_cubin, read_header
 from ptxaudit.frontends.sass.load import lowered_functions, module_of
 from ptxaudit.frontends.sass.lower import Lowering
 from ptxaudit.frontends.sass.sections import Symbol, read_sections
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
-from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Function, Module, UnreadFunction
 from ptxaudit.ir.operands import Symbol as SymbolOperand
 from ptxaudit.stopwatch import STOPWATCH, Stage
@@ -33,9 +32,7 @@ class Part:
     own: int
 
 
-def load_parts(
-    data: bytes, name: str, wanted: Callable[[str], bool] | None = None
-) -> Iterator[Part]:
+def load_parts(data: bytes, name: str, wanted: Callable[[str], bool] | None = None) -> Iterator[Part]:
     """The parts of a cubin, each of a few megabytes of code, or of one section.
 
     ``wanted`` and the errors are as for :func:`ptxaudit.frontends.sass.load_cubin`.
@@ -43,16 +40,14 @@ def load_parts(
     header = read_header(data, name)
     require_sass_support(Architecture(header.architecture_number), name)
     reader = _Reader(data, name, read_cubin(data, name, header), wanted)
-    for groups in reader.parts(size.LARGEST_PART):
+    for groups in reader.parts():
         with STOPWATCH.stage(Stage.FRONT_END):
             part = reader.read(groups)
         yield part
 
 
 class _Reader:
-    def __init__(
-        self, data: bytes, name: str, cubin: Cubin, wanted: Callable[[str], bool] | None
-    ) -> None:
+    def __init__(self, data: bytes, name: str, cubin: Cubin, wanted: Callable[[str], bool] | None) -> None:
         self._data = data
         self._name = name
         self._cubin = cubin
@@ -65,13 +60,13 @@ class _Reader:
                 self._holding.setdefault(symbol.name, group)
         self._lowering = Lowering(name, cubin.architecture)
 
-    def parts(self, most: int) -> Iterator[list[_Group]]:
+    def parts(self) -> Iterator[list[_Group]]:
         """The sections by parts."""
         part: list[_Group] = []
         held = 0
         for group in self._groups:
             own = self._sizes[group[0].section]
-            if part and held + own > most:
+            if part and (held + own > size.LARGEST_PART or len(part) == MOST_AT_ONCE):
                 yield part
                 part, held = [], 0
             part.append(group)
@@ -88,13 +83,9 @@ class _Reader:
         self._lowering.next_part()
         return Part(module, len(functions))
 
-    def _disassembled(
-        self, groups: list[_Group]
-    ) -> tuple[tuple[Section, ...], tuple[UnreadFunction, ...]]:
-        chosen = ",".join(str(group[0].index) for group in groups)
+    def _disassembled(self, groups: list[_Group]) -> tuple[tuple[Section, ...], tuple[UnreadFunction, ...]]:
         try:
-            with ToolRun("nvdisasm", [*OPTIONS, "-fun", chosen], self._data, self._name) as run:
-                return parse_listing(run.output(), self._name), ()
+            return disassembled(self._data, self._name, [group[0].index for group in groups]), ()
         except ToolError as error:
             return sections_apart(self._data, self._name, self._cubin.architecture, error, groups)
 

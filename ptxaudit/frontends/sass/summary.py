@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxaudit.arch import Architecture
+from ptxaudit.frontends.sass.disassemble import MOST_AT_ONCE
 from ptxaudit.frontends.sass.elf import read_header
 from ptxaudit.frontends.sass.notes import COMPATIBILITY, TOOLKIT_NOTE, assembler_options, target_suffix
 from ptxaudit.frontends.sass.sections import (
@@ -19,8 +20,6 @@ from ptxaudit.frontends.sass.sections import (
     read_sections,
     read_symbols,
 )
-
-_MOST_SYMBOLS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ def symbols_to_read(data: bytes, file: str, takes: Callable[[str], bool]) -> tup
     read_header(data, file)
     held = symbols_by_section(data, file)
     chosen = [symbols for symbols in held if is_needed(symbols, takes)]
-    if len(chosen) == len(held) or len(chosen) > _MOST_SYMBOLS:
+    if len(chosen) == len(held) or len(chosen) > MOST_AT_ONCE:
         return None
     return tuple(symbols[0].index for symbols in chosen)
 
