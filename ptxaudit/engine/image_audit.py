@@ -184,10 +184,11 @@ def _whole(image: KernelImage, options: AuditOptions) -> ImageResult | None:
 
 
 def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | None:
-    """A large cubin; nothing of a part but its results is kept while the next one is audited."""
+    """A large cubin; nothing of a part but its results and lines is kept while the next one is audited."""
     results: list[ImageResult] = []
     parts = load_parts(image, _wanted(options))
     holds_functions = False
+    lines: DebugLines | None = None
     while True:
         with bounded():
             part = next(parts, None)
@@ -196,7 +197,9 @@ def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | No
         holds_functions = holds_functions or bool(part.module.functions)
         audited = _audit_module(image, part.module, options, part.own)
         if audited is not None:
+            audited.debug_lines = lines  # those of the whole cubin, which are read once
             results.append(_result(audited, options))
+            lines = audited.debug_lines
     if results:
         return whole_result(results)
     return None if holds_functions else _whole(image, options)
@@ -213,16 +216,10 @@ def _audit_own_language(image: KernelImage, options: AuditOptions) -> _ImageAudi
     return _audit_module(image, module, options, len(module.functions))
 
 
-def _audit_module(
-    image: KernelImage, module: Module, options: AuditOptions, own: int
-) -> _ImageAudit | None:
+def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own: int) -> _ImageAudit | None:
     """The first ``own`` functions of a module judged; ``None`` when none of them is asked for."""
     chosen = [function for function in module.functions[:own] if _is_chosen(function, options)]
-    lost = [
-        unread(one, module, options.rules)
-        for one in module.unread
-        if _is_chosen(one, options)
-    ]
+    lost = [unread(one, module, options.rules) for one in module.unread if _is_chosen(one, options)]
     if not chosen and not lost and module.functions:
         return None
     audits = [_audit_function(one, module, image, options, options.rules) for one in chosen] + lost
