@@ -66,14 +66,13 @@ class FunctionSymbol:
 class Cubin:
     """The parts of a cubin that the front end uses.
 
-    ``functions`` are ordered by section and start. ``code_sizes`` maps the names of executable sections
-    to their sizes in bytes, ``code`` to their content, ``information`` the names of the ``.nv.info``
-    sections to theirs, ``constants`` those of the constant banks.
+    ``functions`` are ordered by section and start. ``code`` maps the names of executable sections to their
+    content, ``information`` those of the ``.nv.info`` sections to theirs, ``constants`` those of the constant
+    banks.
     """
 
     architecture: Architecture
     functions: tuple[FunctionSymbol, ...]
-    code_sizes: dict[str, int]
     code: dict[str, bytes]
     constants: dict[str, bytes]
     information: dict[str, bytes]
@@ -122,9 +121,9 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
     table = read_sections(data, file)
     sections = {one.name: content_of(data, one) for one in table if one.kind not in WITHOUT_CONTENT}
     functions = tuple(_functions(data, table, file))
-    code = {name: len(content) for name, content in sections.items() if name.startswith(_CODE) and content}
+    code = {name: content for name, content in sections.items() if name.startswith(_CODE) and content}
     for symbol in functions:
-        limit = code.get(symbol.section, 0)
+        limit = len(code.get(symbol.section, b""))
         if symbol.start + symbol.size > limit:
             found = f"function {symbol.name!r} of {symbol.size:#x} bytes at {symbol.start:#x}"
             raise BinaryFault(file, None, found, f"at most {limit:#x} bytes of code")
@@ -135,8 +134,7 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
     return Cubin(
         architecture=Architecture(header.architecture_number, suffix),
         functions=tuple(sorted(functions, key=lambda f: (f.section, f.start, f.index))),
-        code_sizes=code,
-        code={name: sections[name] for name in code},
+        code=code,
         constants={name: held for name, held in sections.items() if name.startswith(_CONSTANTS)},
         information={name: content for name, content in sections.items() if name.startswith(".nv.info")},
     )

@@ -85,7 +85,7 @@ def _collection_paused() -> Iterator[None]:
 def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
     """Split a section's code at its function symbols; helpers that share it become functions of their own."""
     size = section.start + INSTRUCTION_BYTES * len(section.instructions)
-    expected = cubin.code_sizes.get(section.name, size)
+    expected = len(cubin.code[section.name]) if section.name in cubin.code else size
     if size > expected:
         raise BinaryFault(file, None, f"{size:#x} bytes disassembled", f"{expected:#x} in {section.name}")
     symbols = [symbol for symbol in cubin.functions if symbol.section == section.name]
