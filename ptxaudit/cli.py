@@ -452,7 +452,7 @@ def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> 
 
 def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysis]":
     try:
-        module = load_image(image, None if selection.kernel is None else selection.takes_name)
+        module = load_image(image, selection.name_filter)
     except SyntaxFault as error:
         _warn(error.excerpt())
         raise

@@ -186,7 +186,7 @@ def _whole(image: KernelImage, options: AuditOptions) -> ImageResult | None:
 def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | None:
     """A large cubin; nothing of a part but its results and lines is kept while the next one is audited."""
     results: list[ImageResult] = []
-    parts = load_parts(image, _wanted(options))
+    parts = load_parts(image, options.selection.name_filter)
     holds_functions = False
     lines: DebugLines | None = None
     while True:
@@ -205,14 +205,10 @@ def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | No
     return None if holds_functions else _whole(image, options)
 
 
-def _wanted(options: AuditOptions) -> Callable[[str], bool] | None:
-    return None if options.kernel is None else options.selection.takes_name
-
-
 def _audit_own_language(image: KernelImage, options: AuditOptions) -> _ImageAudit | None:
     """An image judged in its own language; ``None`` when none of its functions is asked for."""
     with bounded():
-        module = load_image(image, _wanted(options))
+        module = load_image(image, options.selection.name_filter)
     return _audit_module(image, module, options, len(module.functions))
 
 

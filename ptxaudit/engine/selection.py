@@ -1,7 +1,7 @@
 """Which kernels are asked for: by architecture and by name, decided as early as the evidence allows."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -33,6 +33,11 @@ class Selection:
             return True
         readable = demangle(name)
         return readable != name and self.kernel.search(readable) is not None
+
+    @property
+    def name_filter(self) -> Callable[[str], bool] | None:
+        """:meth:`takes_name` for a front end; ``None`` where every name is taken."""
+        return None if self.kernel is None else self.takes_name
 
     def no_match(self, offered: Mapping[str, AbstractSet[str]]) -> str:
         """One line on a selection that takes none of the functions that there are.
