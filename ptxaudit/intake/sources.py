@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import os
 import shutil
 import sys
@@ -157,7 +158,7 @@ def started_early(
     """
     first = next(images, None)
     if not isinstance(first, KernelImage) or first.kind is not ImageKind.CUBIN or len(first.place.parts) > 1:
-        yield _chained(first, images)
+        yield images if first is None else itertools.chain((first,), images)
         return
     second = next(images, None)
     run = None
@@ -166,13 +167,7 @@ def started_early(
         with contextlib.suppress(PtxauditError):
             run = start_disassembler(first.content, first.name)
     if run is None:
-        yield _chained(first, _chained(second, images))
+        yield itertools.chain((first,) if second is None else (first, second), images)
         return
     with run:
         yield iter((replace(first, started=run),))
-
-
-def _chained(first: Found | None, rest: Iterator[Found]) -> Iterator[Found]:
-    if first is not None:
-        yield first
-        yield from rest

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxaudit.errors import UsageError, internal_error, system_reason
+from ptxaudit.report.write import write_report
 from ptxaudit.rules.model import AuditReport, Severity
 
 if TYPE_CHECKING:
@@ -25,8 +26,6 @@ def write_reports(
     """
     faults: list[str] = []
     for name, path in places.items():
-        from ptxaudit.report.write import write_report
-
         try:
             if name == "sarif":
                 write_report(path, _sarif(path, report, registry, github))
@@ -44,7 +43,6 @@ def write_reports(
 def _sarif(path: Path, report: AuditReport, registry: "Mapping[str, Rule]", github: bool) -> str:
     """SARIF with the disassemblies that its places point into, written in a folder beside it."""
     from ptxaudit.report import sarif
-    from ptxaudit.report.write import write_report
 
     folder, written = path.with_name(f"{path.name}.disassembly"), {}
     for name, (file, text) in sarif.disassemblies(report).items():
@@ -90,7 +88,6 @@ def standard_output(report: AuditReport, output: str, color: bool) -> str:
 def write_comparison(places: Mapping[str, Path], comparison: "Comparison", old: str, new: str) -> None:
     """Write a comparison in each format that has a place; the sides are called ``old`` and ``new``."""
     from ptxaudit.report import compare_text
-    from ptxaudit.report.write import write_report
 
     rendered: dict[str, Callable[[], str]] = {
         "json": lambda: compare_text.render_json(comparison),
