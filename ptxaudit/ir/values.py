@@ -352,9 +352,14 @@ class Domain:
         if relation in ("gt", "ge"):
             turned = {"gt": "lt", "ge": "le"}[relation]
             return self._compare_wrapped(turned, second, first, bits)
-        if not is_natural(first) and not is_natural(second):
+        large = [_tops(value, bits) for value in (first, second)]
+        if None in large or not (is_natural(first) or is_natural(second)):
             return Comparison("ne", self.opaque(f"{relation}.u{bits}", first, second))
         plain = self.compare(relation, first, second, bits, is_signed=True)
+        if large[1]:
+            return self.combine("or", self.compare("ge", first, 0, bits, is_signed=True), plain)
+        if large[0]:
+            return self.combine("and", self.compare("lt", second, 0, bits, is_signed=True), plain)
         if is_natural(second):
             return self.combine("and", self.compare("ge", first, 0, bits, is_signed=True), plain)
         return self.combine("or", self.compare("lt", second, 0, bits, is_signed=True), plain)
@@ -406,3 +411,12 @@ class Domain:
     def number_of(self, truth: Truth, true_value: int = 1) -> Value:
         """``true_value`` where the truth holds, else zero."""
         return self.select(truth, true_value, 0)
+
+
+def _tops(value: Value, bits: int) -> bool | None:
+    """Whether known numbers have the top bit set, which makes them negative as signed ones; ``None`` if some
+    have."""
+    if isinstance(value, Affine):
+        return False
+    flags = as_lanes(value) >> np.uint64(bits - 1) != 0
+    return bool(flags[0]) if bool((flags == flags[0]).all()) else None

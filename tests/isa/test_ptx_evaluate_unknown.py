@@ -91,6 +91,17 @@ def test_unsigned_order_of_a_possibly_wrapped_value_is_no_signed_order() -> None
     assert isinstance(large, Comparison)
 
 
+def test_numbers_with_the_top_bit_set_are_the_largest_unsigned_ones() -> None:
+    domain = Domain()
+    (inverted,) = evaluate("not.b32", domain.atom("n", "n", low=0, high=1000), domain=domain)
+    assert evaluate("setp.le.u32", inverted, WORD, domain=domain) == [True]
+    assert evaluate("setp.gt.u32", 0xFFFFF000, inverted, domain=domain) == [False]
+    (open_,) = evaluate("setp.lt.u32", inverted, 0xFFFFFFE0, domain=domain)
+    (larger,) = evaluate("max.u32", inverted, 0xFFFFFFE0, domain=domain)
+    assert not isinstance(open_, bool)
+    assert domain.key(larger) != domain.key(inverted)
+
+
 def test_a_choice_of_two_numbers_is_its_condition_again() -> None:
     domain = Domain()
     (condition,) = evaluate("setp.lt.s32", domain.atom("n", "n"), 4, domain=domain)
