@@ -17,6 +17,8 @@ from pathlib import Path
 
 _MEGABYTE = 1 << 20
 _LOOK_SECONDS = 0.1
+# An interrupt that meets the thread in a callback, such as the garbage collector's, is lost.
+_AGAIN_SECONDS = 2.0
 _MEMORY = Path("/proc/self/statm")
 
 
@@ -115,13 +117,11 @@ class _Watch(threading.Thread):
 
     def run(self) -> None:
         """Look until something is exceeded or the watch ends."""
-        while not self._ended.wait(_LOOK_SECONDS):
-            self._reason = self._exceeded()
-            if self._reason is not None:
-                break
-        with self._lock:
-            if self._reason is not None and not self._ended.is_set():
-                _interrupt(self._watched, LimitReached)
+        while not self._ended.wait(_LOOK_SECONDS if self._reason is None else _AGAIN_SECONDS):
+            self._reason = self._reason or self._exceeded()
+            with self._lock:
+                if self._reason is not None and not self._ended.is_set():
+                    _interrupt(self._watched, LimitReached)
 
     def _exceeded(self) -> str | None:
         started, before = self._before

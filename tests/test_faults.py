@@ -211,8 +211,14 @@ def test_an_audit_that_is_stopped_leaves_a_report_that_says_so(
     reports = ["--json", "r.json", "--junit", "r.xml", "--sarif", "r.sarif", "--html", "r.html"]
     options = [*RULE, "--jobs", jobs, *reports, "--write-baseline", "b.json"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
+    # A shell lets what it starts in the background ignore Ctrl-C, and so would the tests' child.
     with subprocess.Popen(
-        [*command, *options], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+        [*command, *options],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no threads)
     ) as process:
         wait_for_worker(process.pid, int(jobs))
         process.send_signal(number)

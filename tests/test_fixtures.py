@@ -19,7 +19,7 @@ FIXTURES = sorted(
     path for folder in FOLDERS for path in folder.glob("*/*") if path.suffix in (".ptx", ".cubin")
 )
 KERNELS = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".ptx", ".cubin"))
-PTX_FIXTURES = sorted(ROOT.rglob("*.ptx"))
+PTX_FIXTURES = sorted(path for path in ROOT.rglob("*.ptx") if path.parent.name != "hostile")
 REGISTRY = load_registry()
 
 

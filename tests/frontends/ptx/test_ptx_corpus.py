@@ -14,7 +14,8 @@ FIXTURES = Path(__file__).parents[3] / "fixtures"
 def kernels() -> list[Path]:
     folders = [os.environ.get(name) for name in ("PTXAUDIT_CORPUS", "PTXAUDIT_CASES")]
     roots = [Path(folder) for folder in folders if folder] + [FIXTURES]
-    return [path for root in roots for path in sorted(root.rglob("*.ptx"))]
+    found = [path for root in roots for path in sorted(root.rglob("*.ptx"))]
+    return [path for path in found if path.parent.name != "hostile"]
 
 
 @pytest.mark.parametrize("path", kernels(), ids=lambda path: path.name)
