@@ -326,15 +326,14 @@ def _complain(run: "AuditRun", show_traceback: bool = False, inputs: bool = True
 @click.option(
     "--fail-on",
     type=click.Choice(list(FAIL_ON)),
-    default="error",
-    show_default=True,
-    help="Exit 1 with a new finding this bad or worse.",
+    help="Exit 1 with a new finding this bad or worse (default: that of the settings, else error).",
 )
 @scope_options
-def diff_command(old: str, new: str, reports: Reports, fail_on: str, scope: Scope) -> int:
+def diff_command(old: str, new: str, reports: Reports, fail_on: str | None, scope: Scope) -> int:
     """Compare two builds (files, libraries, directories): synchronisation, findings, verdicts, by kernel.
 
-    Exit codes as for audit; 1 when the new build has a finding that the old one had not.
+    Exit codes as for audit; 1 when the new build has a finding that the old one had not. What the project's
+    settings say of findings holds here, too.
     """
     from ptxaudit.engine.audit import audit, reaches
     from ptxaudit.engine.compare import compare
@@ -342,11 +341,14 @@ def diff_command(old: str, new: str, reports: Reports, fail_on: str, scope: Scop
 
     require_own_files(reports.places())
     selection = selection_of(scope)
-    options = replace(audit_options(scope)[0], count=True, listings=False)
+    settings = settings_of(None)
+    options, registry = audit_options(scope, settings)
+    options = replace(options, count=True, listings=False)
     runs = []
     for side in (old, new):
         with _progress([side]) as progress, in_force(options.limits):
-            runs.append(audit(find_images([side], WalkOptions(selection)), options, progress))
+            run = audit(find_images([side], WalkOptions(selection)), options, progress)
+            runs.append(decided_run(run, registry, settings, settings.baseline, None))
         _complain(runs[-1])
     worst = max((read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)
     if not all(run.report.functions for run in runs) and worst != EXIT_CLEAN:
@@ -354,7 +356,7 @@ def diff_command(old: str, new: str, reports: Reports, fail_on: str, scope: Scop
     comparison = compare(runs[0].report, runs[1].report)
     write_comparison(reports.places(), comparison, old, new)
     _say(compare_text.render_text(comparison))
-    worse = reaches(comparison.new_findings, FAIL_ON[fail_on])
+    worse = reaches(comparison.new_findings, FAIL_ON[fail_on or settings.fail_on or "error"])
     return worst or (EXIT_FINDINGS if worse else EXIT_CLEAN)
 
 

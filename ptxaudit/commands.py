@@ -58,10 +58,9 @@ def decided_run(
             require_rule(registry, rule_id)
         except UsageError as error:
             raise UsageError(f"{settings.path}: {error}") from error
-    # The old baseline is read first: it may be the file that is written.
-    baseline = (
-        None if baseline_file is None or baseline_file == new_baseline else read_baseline(baseline_file)
-    )
+    # A baseline that is written anew does not count, and need not be there yet.
+    anew = baseline_file is None or _is_same(baseline_file, new_baseline)
+    baseline = None if baseline_file is None or anew else read_baseline(baseline_file)
     report = decided(run.report, Decisions(settings, baseline, datetime.date.today()))
     # One of a part of the findings would forget the others.
     if new_baseline is not None and run.stopped is None:
@@ -70,6 +69,10 @@ def decided_run(
         mine = [finding for finding in report.findings if finding.suppressed in (None, IN_BASELINE)]
         write_report(new_baseline, render_baseline(mine))
     return replace(run, report=report)
+
+
+def _is_same(path: Path, other: Path | None) -> bool:
+    return other is not None and path.resolve() == other.resolve()
 
 
 @contextlib.contextmanager

@@ -306,6 +306,13 @@ def test_a_wrong_baseline_is_one_line(
     assert complaint in line
 
 
+def test_the_baseline_of_the_settings_need_not_be_there_to_be_written(run: Run) -> None:
+    settings('baseline = "known.json"')
+    run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json")
+    assert len(read_baseline(Path("known.json"))) == 2
+    assert run("audit", "kernel.ptx", *TINY) == 0
+
+
 def test_a_missing_baseline_is_one_line(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("audit", "kernel.ptx", "--baseline", "none.json") == 2
     assert capfd.readouterr().err == "ptxaudit: --baseline none.json: no such file or directory\n"

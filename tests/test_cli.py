@@ -416,3 +416,11 @@ def test_capture_takes_every_option_of_an_audit_but_those_of_inputs() -> None:
     own = {"arguments", "only_list", "caches", "relocatable", "includes", "defines", "standard"}
     asked, taken = ({one.name for one in cli.commands[name].params} for name in ("audit", "capture"))
     assert asked - own <= taken
+
+
+@pytest.mark.parametrize("command", [("audit",), ("diff", "k.ptx"), ("audit", "k.ptx")])
+def test_a_name_that_is_too_long_is_an_input_that_cannot_be_read(
+    run: Run, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    assert run(*command, "k" * 300, "--select", "tiny-rule") == 3
+    assert "k: file name too long" in capsys.readouterr().err

@@ -201,7 +201,7 @@ def sequence(text: str) -> tuple[Synchronisation, ...]:
         (
             "a | mbarrier wait .acquire.cta* | c",
             "a | mbarrier wait .acquire.cluster* | c",
-            ["changed mbarrier wait .acquire.cta in a loop -> mbarrier wait .acquire.cluster: "
+            ["changed mbarrier wait .acquire.cta -> mbarrier wait .acquire.cluster in a loop: "
              "line 2 -> line 2"],
         ),
         ("a | fence.acq_rel.cta", "a | fence.acq_rel.gpu",
@@ -242,3 +242,25 @@ def test_a_kernel_may_be_in_what_could_not_be_read(run: Run, capfd: pytest.Captu
     shown = capfd.readouterr().out
     assert "something_else [sm_90]\n  gone, or in an input of the new side that could not be read\n" in shown
     assert "1 input of the new side could not be read" in shown
+
+
+def test_the_settings_hold_for_a_comparison(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("diff", "empty.ptx", "old.ptx", *TINY, "--fail-on", "warning")
+    Path("empty.ptx").write_text(KERNEL.replace("bar.sync", "bar.warp.sync -1; //"))
+    assert run(*arguments) == 1
+    Path("ptxaudit.toml").write_text('fail-on = "warning"')
+    assert run(*arguments[:-2]) == 1
+    Path("ptxaudit.toml").write_text('[[suppress]]\nrule = "tiny-rule"\nreason = "known"')
+    assert run(*arguments) == 0
+    assert "suppressed: known" in capsys.readouterr().out
+    Path("ptxaudit.toml").write_text('[severity]\ntiny-rule = "note"')
+    assert run(*arguments) == 0
+
+
+def test_a_page_tells_what_changed_where(tmp_path: Path) -> None:
+    old = report(KERNEL, tmp_path)
+    new = report(KERNEL.replace("    bar.sync 0;\n    st.global", LOOP), tmp_path)
+    page = compare_html.render(compare(old, new), "old", "new")
+    assert "added mbarrier wait .acquire.cta in a loop: line" in page
+    none = report(KERNEL.replace("bar.sync 0;", ""), tmp_path)
+    assert "<b>gone</b>" in compare_html.render(compare(old, none), "old", "new")

@@ -2,7 +2,7 @@
 
 from ptxaudit.engine.compare import Comparison
 from ptxaudit.report.characters import visible
-from ptxaudit.report.compare_text import grouped, totals
+from ptxaudit.report.compare_text import fixed_or_gone, grouped, said, totals
 from ptxaudit.report.html import inline, page_environment, source_hash
 
 
@@ -15,6 +15,8 @@ def render(comparison: Comparison, old: str, new: str) -> str:
         same=sum(not kernel.is_changed for kernel in comparison.kernels),
         totals=totals(comparison),
         grouped=grouped,
+        said=said,
+        fixed_or_gone=fixed_or_gone,
         old=old,
         new=new,
         style=style,

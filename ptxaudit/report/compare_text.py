@@ -6,6 +6,7 @@ from typing import Any
 
 from ptxaudit.engine.changes import SynchronisationChange
 from ptxaudit.engine.compare import Comparison, CountChange, KernelChange, VerdictChange
+from ptxaudit.printable import log_lines
 from ptxaudit.report.markdown import code
 from ptxaudit.report.text import abridged, cost
 from ptxaudit.rules.model import Finding, Synchronisation, Verdict
@@ -19,7 +20,7 @@ def render_text(comparison: Comparison) -> str:
     """What changed, one paragraph a kernel, and a line of totals."""
     unread = comparison.unread
     parts = ["\n".join(_kernel(kernel, unread)) for kernel in comparison.kernels if kernel.is_changed]
-    return "\n\n".join([*parts, totals(comparison)]) + "\n"
+    return log_lines("\n\n".join([*parts, totals(comparison)])) + "\n"
 
 
 _Unread = tuple[tuple[str, ...], tuple[str, ...]]
@@ -33,7 +34,7 @@ def _kernel(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
     for new, findings in ((True, kernel.new_findings), (False, kernel.gone_findings)):
         for finding, alike in grouped(findings):
             more = f" (and {alike} more like it)" if alike else ""
-            yield f"  {'new' if new else _gone(kernel, finding)}: {_finding(finding)}{more}"
+            yield f"  {'new' if new else fixed_or_gone(kernel, finding)}: {_finding(finding)}{more}"
             if finding.cost is not None:
                 yield f"    cost: {cost(finding.cost)}"
             if not new:
@@ -60,7 +61,7 @@ def _one_sided(kernel: KernelChange, unread: _Unread) -> str:
     return f"{said}, or in an input of the {side} side that could not be read" if missing else said
 
 
-def _gone(kernel: KernelChange, finding: Finding) -> str:
+def fixed_or_gone(kernel: KernelChange, finding: Finding) -> str:
     """A finding that is no longer made is mended only if the rule is clean."""
     clean = kernel.new is not None and kernel.new.verdicts.get(finding.rule) is Verdict.CLEAN
     return "fixed" if clean else "gone"
@@ -104,7 +105,8 @@ def said(change: SynchronisationChange) -> str:
         return f"moved {old.kind} {'into' if new.looped else 'out of'} a loop{times}: {places}"
     if old.looped != new.looped:
         return f"changed {_kind(old)} -> {_kind(new)}{times}: {places}"
-    return f"changed {_kind(old)} -> {new.kind}{times}: {places}"
+    looped = " in a loop" if old.looped else ""
+    return f"changed {old.kind} -> {new.kind}{looped}{times}: {places}"
 
 
 def _kind(one: Synchronisation) -> str:
@@ -189,7 +191,7 @@ def _kernel_markdown(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
     for new, findings in ((True, kernel.new_findings), (False, kernel.gone_findings)):
         for finding, alike in grouped(findings):
             more = f" and {alike} more like it" if alike else ""
-            yield f"- {'new' if new else _gone(kernel, finding)}: {code(_finding(finding))}{more}"
+            yield f"- {'new' if new else fixed_or_gone(kernel, finding)}: {code(_finding(finding))}{more}"
     yield from (f"- {code(said(change))}" for change in kernel.changes)
     if kernel.counts:
         yield "\n| synchronisation | old | new | in loops, old | new |\n|---|---:|---:|---:|---:|"
