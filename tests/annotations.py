@@ -36,6 +36,11 @@ class Annotation:
         return named and finding.rule == self.rule and place == self.place
 
 
+def kernels_in(folder: Path) -> list[Path]:
+    """The PTX kernels below a folder, sorted; the inputs of ``hostile`` are there to be refused."""
+    return sorted(path for path in folder.rglob("*.ptx") if path.parent.name != "hostile")
+
+
 def read_annotations(path: Path) -> list[Annotation]:
     """The annotations of a fixture; raises ``ValueError`` for one that is misspelt or hangs in the air."""
     if path.suffix == ".cubin":

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from annotations import Annotation, disagreements, parse_ptx, read_annotations
+from annotations import Annotation, disagreements, kernels_in, parse_ptx, read_annotations
 from audit_support import KERNEL, audit_text, tiny_registry
 from tools_support import ptxas
 
@@ -19,7 +19,7 @@ FIXTURES = sorted(
     path for folder in FOLDERS for path in folder.glob("*/*") if path.suffix in (".ptx", ".cubin")
 )
 KERNELS = sorted(path for path in (ROOT / "kernels").rglob("*") if path.suffix in (".ptx", ".cubin"))
-PTX_FIXTURES = sorted(path for path in ROOT.rglob("*.ptx") if path.parent.name != "hostile")
+PTX_FIXTURES = kernels_in(ROOT)
 REGISTRY = load_registry()
 
 

@@ -266,15 +266,11 @@ def _location(place: CodePlace, function: str, file: str, line: int | None) -> d
 
 def _words(place: CodePlace, line: int | None) -> Iterable[str]:
     if place.location.offset is not None:
-        yield f"{_offset(place.location)}:"
+        yield f"{place.location}:"
     if place.note:
         yield place.note
     elif line is None:
         yield place.text
-
-
-def _offset(location: Location) -> str:
-    return f"{location.file}+{location.offset:#06x}"
 
 
 def _uri(path: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from ptxaudit.analysis.order.clocks import ClockWalk
 from ptxaudit.analysis.order.completion import Place
-from ptxaudit.analysis.order.knowledge import SHARED, TIME, Agent, ordered
+from ptxaudit.analysis.order.knowledge import SHARED, TIME, Agent, is_commit, ordered
 from ptxaudit.analysis.order.trace import BarrierKey, Delivery, Execution, Step
 from ptxaudit.ir import events as ev
 
@@ -148,7 +148,7 @@ class GapFinder:
                     self._use(step, agent, step.key)
                     if step.key is not None and not isinstance(step.event, ev.MbarrierWait):
                         self._reach(step, agent, step.key[1], agent.component, _now(agent))
-                        if _is_commit(step.event):
+                        if is_commit(step.event):
                             tracked = self._walk.completions.tensor_operations(agent)
                             self._tracked[agent.component, step.key[1]] = tracked
             case ev.Fence(mbarrier_init=True):
@@ -174,7 +174,7 @@ class GapFinder:
         for kind, last in ((GapKind.PEER_MAY_EXIT, self._remote), (GapKind.SOURCE_MAY_END, self._sources)):
             for (component, cta), (index, step) in last.items():
                 if not self._is_known_in(cta, component, index):
-                    tracked = self._tracked.get((component, cta)) if _is_commit(step.event) else None
+                    tracked = self._tracked.get((component, cta)) if is_commit(step.event) else None
                     on_its_way = tracked is not None and self._is_known_in(cta, *tracked)
                     self._add(Gap(kind, step, None, self.execution, cta, on_its_way))
 
@@ -329,7 +329,3 @@ def _total(amounts: Iterable[int | None]) -> int | None:
 def _now(agent: Agent) -> int:
     """The index of the step that an agent is at."""
     return int(agent.clocks[TIME, agent.component])
-
-
-def _is_commit(event: ev.Event) -> bool:
-    return isinstance(event, ev.MbarrierArrive) and event.source is ev.ArriveSource.TCGEN05_COMMIT

@@ -118,14 +118,12 @@ def reaches(agent: Agent, contribution: Contribution, scope: ev.Scope | None) ->
 
 def is_async_payload(contribution: Contribution) -> bool:
     """Whether asynchronous operations, and no thread, made a contribution."""
-    return any(
-        step.operation is not None
-        or (
-            isinstance(step.event, ev.MbarrierArrive)
-            and step.event.source is ev.ArriveSource.TCGEN05_COMMIT
-        )
-        for step in contribution.steps
-    )
+    return any(step.operation is not None or is_commit(step.event) for step in contribution.steps)
+
+
+def is_commit(event: ev.Event) -> bool:
+    """Whether an event is the arrival of a ``tcgen05.commit``, which comes when what it tracks is done."""
+    return isinstance(event, ev.MbarrierArrive) and event.source is ev.ArriveSource.TCGEN05_COMMIT
 
 
 def join(agent: Agent, clocks: Clocks) -> None:

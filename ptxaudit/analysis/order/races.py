@@ -37,6 +37,7 @@ from ptxaudit.analysis.order.knowledge import (
     FailedLink,
     Moment,
     PhaseRecord,
+    is_commit,
     ordered,
     phase_known,
 )
@@ -483,9 +484,7 @@ def _only_commits_of(agent: Agent, record: PhaseRecord) -> bool:
     Each counts once it is done, whichever is first, so that the phases are over after as many.
     """
     return all(
-        step.warp == agent.warp
-        and isinstance(step.event, ev.MbarrierArrive)
-        and step.event.source is ev.ArriveSource.TCGEN05_COMMIT
+        step.warp == agent.warp and is_commit(step.event)
         for contribution in record.contributions
         for step in contribution.steps
     )

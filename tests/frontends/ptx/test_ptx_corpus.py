@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from annotations import kernels_in
 
 from ptxaudit.frontends.ptx import load_ptx, parse_ptx, print_ptx
 from ptxaudit.source import SourceText
@@ -14,8 +15,7 @@ FIXTURES = Path(__file__).parents[3] / "fixtures"
 def kernels() -> list[Path]:
     folders = [os.environ.get(name) for name in ("PTXAUDIT_CORPUS", "PTXAUDIT_CASES")]
     roots = [Path(folder) for folder in folders if folder] + [FIXTURES]
-    found = [path for root in roots for path in sorted(root.rglob("*.ptx"))]
-    return [path for path in found if path.parent.name != "hostile"]
+    return [path for root in roots for path in kernels_in(root)]
 
 
 @pytest.mark.parametrize("path", kernels(), ids=lambda path: path.name)

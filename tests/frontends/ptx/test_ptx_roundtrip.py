@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from annotations import kernels_in
 
 from ptxaudit.frontends.ptx import printer
 
 ROOT = Path(__file__).parents[3]
-FIXTURES = (ROOT / "fixtures").rglob("*.ptx")
-KERNELS = sorted(path for path in FIXTURES if path.parent.name != "hostile")
+KERNELS = kernels_in(ROOT / "fixtures")
 
 
 def load_script():
