@@ -23,14 +23,14 @@ def cache_folders(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[BrokenIm
     missing: list[BrokenImage] = []
     for name in names:
         if name not in _CACHES:
-            if Path(name).exists():
+            if os.path.exists(name):  # False, too, for what the system does not look up
                 folders.append(name)
             else:
                 known = ", ".join(CACHE_NAMES)
                 missing.append(_missing(name, f"no such folder, expected one or a cache's name ({known})"))
             continue
         places = _CACHES[name]()
-        found = [str(folder) for folder in places if folder.is_dir()]
+        found = [str(folder) for folder in places if os.path.isdir(folder)]
         if not found:
             expected = " or ".join(str(folder) for folder in places) or "named by its variable"
             missing.append(_missing(name, f"found no folder {expected}, expected one"))

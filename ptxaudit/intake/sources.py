@@ -38,7 +38,7 @@ def find_images(arguments: Iterable[str], options: WalkOptions) -> Iterator[Foun
     for argument in arguments:
         if argument == STDIN:
             yield from _standard_input(options)
-        elif _is_directory(Path(argument)):
+        elif os.path.isdir(argument):  # False, too, for what the system does not look up: it is said later
             yield from _directory(Path(argument), argument, options, seen)
         elif _is_new(Path(argument), seen):
             yield from _file(Path(argument), options, named=True)
@@ -49,25 +49,10 @@ def input_files(arguments: Iterable[str]) -> Iterator[Path]:
     seen: set[Path] = set()
     for argument in arguments:
         path = Path(argument)
-        if _is_directory(path):
+        if os.path.isdir(argument):
             yield from (one for one in _files(path) if _may_hold_kernels(one) and _is_new(one, seen))
-        elif _is_file(path) and _is_new(path, seen):
+        elif os.path.isfile(argument) and _is_new(path, seen):
             yield path
-
-
-def _is_directory(path: Path) -> bool:
-    """Whether it is one; what the system does not even look up (a name too long) is said when it is read."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _is_new(path: Path, seen: set[Path]) -> bool:

@@ -146,3 +146,9 @@ def test_there_must_be_something_to_audit(run: Run, capfd: pytest.CaptureFixture
     assert capfd.readouterr().err == "ptxaudit: found no input, expected INPUT... or --cache\n"
     assert run("audit", "--cache", "triton", "--list") == 0
     assert capfd.readouterr().out.endswith("2 kernels in 0 cubins and 2 PTX texts\n")
+
+
+def test_a_folder_that_the_system_does_not_look_up_is_not_there() -> None:
+    folders, (missing,) = cache_folders(["k" * 300])
+    assert folders == ()
+    assert "no such folder" in missing.message
