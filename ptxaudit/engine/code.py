@@ -11,7 +11,7 @@ from ptxaudit.analysis.join import Join, synchronisation
 from ptxaudit.analysis.pollloops import poll_loops
 from ptxaudit.cost.places import synchronisation_costs
 from ptxaudit.engine.findings import block_label
-from ptxaudit.engine.sources import source_window
+from ptxaudit.engine.sources import found_name, source_window
 from ptxaudit.engine.twins import CONFIDENCE
 from ptxaudit.ir.cfg import ControlFlowGraph
 from ptxaudit.ir.function import Language
@@ -46,7 +46,7 @@ class _Sources:
         if line not in self._places:
             caller = None if line.inlined_at is None else self.place(line.inlined_at)
             self._places[line] = len(self.lines)
-            self.lines.append(CodeSource(line.file, line.line, caller))
+            self.lines.append(CodeSource(found_name(line.file), line.line, caller))
         return self._places[line]
 
     def texts(self) -> dict[str, dict[int, str]]:

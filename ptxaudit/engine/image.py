@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
 
 from ptxaudit.arch import Architecture
 from ptxaudit.engine.launches import NamedLaunch
@@ -70,11 +71,17 @@ class KernelImage:
     launches: tuple[NamedLaunch, ...] = ()
     started: ToolRun | None = field(default=None, compare=False)
     source: str | None = None
+    file: str | None = field(default=None, compare=False)
 
     @property
     def name(self) -> str:
         """What reports call it."""
         return str(self.place)
+
+    @property
+    def folder(self) -> Path:
+        """Where the file is that it was found in: what its compiler wrote may lie there, too."""
+        return Path(self.file or self.place.parts[0]).parent
 
     @cached_property
     def sha256(self) -> str:

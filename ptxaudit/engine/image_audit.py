@@ -38,7 +38,7 @@ from ptxaudit.engine.launches import completed, launch_of
 from ptxaudit.engine.parts import whole_result
 from ptxaudit.engine.registry import Rule, load_checks
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
-from ptxaudit.engine.sources import commented_sources, consulted
+from ptxaudit.engine.sources import commented_sources, consulted, sources_beside
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
 from ptxaudit.errors import (
@@ -88,13 +88,15 @@ def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tupl
     """Audit one image, or a PTX text and a cubin together; one result for each, in their order."""
     before = DISTURBANCES.count
     consulted()
-    with STOPWATCH.stage(Stage.OTHER), in_force(options.limits):
-        load_checks(options.rules)
-        results = _audited(images, options)
+    with sources_beside(images[0].folder):
+        with STOPWATCH.stage(Stage.OTHER), in_force(options.limits):
+            load_checks(options.rules)
+            results = _audited(images, options)
+        sources = consulted()
     first = replace(
         results[0],
         timings=STOPWATCH.taken(),
-        consulted=consulted(),
+        consulted=sources,
         disturbed=DISTURBANCES.count > before,
     )
     return (first, *results[1:])

@@ -27,7 +27,7 @@ from ptxaudit.engine.image import KernelImage, Place
 from ptxaudit.engine.launches import launch_identities
 from ptxaudit.engine.registry import ShippedCheck
 from ptxaudit.engine.results import AuditOptions, ImageResult
-from ptxaudit.engine.sources import source_digest
+from ptxaudit.engine.sources import source_digest, sources_beside
 from ptxaudit.engine.store import ResultStore
 from ptxaudit.engine.units import Task
 from ptxaudit.errors import ToolError
@@ -83,8 +83,9 @@ class Recall:
             return None
         try:
             results = _Unpickler(io.BytesIO(content)).load()
-            if not all(_is_current(one) for one in results):
-                return None
+            with sources_beside(images[0].folder):
+                if not all(_is_current(one) for one in results):
+                    return None
             names = {} if self._by_name else _names(images)
             return tuple(_renamed(one, names) for one in results)
         except (pickle.UnpicklingError, TypeError, ValueError, LookupError, AttributeError, EOFError):
@@ -189,7 +190,7 @@ def _stand_in(image: KernelImage) -> KernelImage:
     name = f"<{image.kind} {image.sha256}>"
     place = Place((name,) if len(image.place.parts) == 1 else (name, "member"))
     started = None if image.started is None else image.started.called(str(place))
-    return replace(image, place=place, started=started)
+    return replace(image, place=place, started=started, file=image.file or image.place.parts[0])
 
 
 def _names(images: tuple[KernelImage, ...]) -> dict[str, str]:

@@ -1,8 +1,11 @@
 """The sources that kernels were compiled from, where they are there to be read.
 
-Their names come from the code that is audited: only what is named like a source is opened.
+Their names come from the code that is audited, which strangers may have written: read is only a regular file
+that is named like a source, through every link to it, and holds text. A relative name is looked up beside the
+image, in the folders above it (up to the working directory, or a few), then from the working directory.
 """
 
+import contextlib
 import hashlib
 import threading
 from collections import defaultdict
@@ -19,6 +22,8 @@ from ptxaudit.source import Location, LocationKind
 
 _SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".mlir", ".py"})
 _LARGEST = 1 << 24
+# Of an image outside of the working directory: a build folder lies less deep in its project.
+_FOLDERS_ABOVE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class _Source:
 
 
 def source_text(file: str, line: int) -> str:
-    """A line of a source file, empty where that is not there to be read."""
+    """A line of a source file as code names it, empty where that is not there to be read."""
     lines = _source(file).lines
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
@@ -42,38 +47,89 @@ def source_window(file: str, first: int, last: int) -> dict[int, str]:
     return {number: lines[number - 1] for number in range(max(1, first), min(last, len(lines)) + 1)}
 
 
-class _Consulted(threading.local):
-    """The sources that this thread has looked at."""
+class _Lookup(threading.local):
+    """The folders in which this thread looks for sources, nearest first, the names that it found there, and
+    the sources that it has looked at."""
 
     def __init__(self) -> None:
+        self.folders: tuple[Path, ...] = ()
+        self.names: dict[str, str] = {}
         self.files: set[str] = set()
 
 
-_CONSULTED = _Consulted()
+_LOOKUP = _Lookup()
+
+
+@contextlib.contextmanager
+def sources_beside(folder: Path) -> Iterator[None]:
+    """Look for sources with relative names from this folder, that of the image that names them, too."""
+    before = _LOOKUP.folders, _LOOKUP.names
+    _LOOKUP.folders, _LOOKUP.names = tuple(_folders_from(folder)), {}
+    try:
+        yield
+    finally:
+        _LOOKUP.folders, _LOOKUP.names = before
+
+
+def _folders_from(folder: Path) -> Iterator[Path]:
+    top = Path.cwd()
+    is_below = folder.resolve().is_relative_to(top.resolve())
+    for above, one in enumerate((folder, *folder.parents)):
+        if one.name == ".." or (above > _FOLDERS_ABOVE and not is_below):
+            return
+        yield one
+        if one.resolve() == top.resolve():
+            return
+
+
+def found_name(file: str) -> str:
+    """The way to a source from the working directory; its name as it is where that is not found."""
+    if file in _LOOKUP.names:
+        return _LOOKUP.names[file]
+    _LOOKUP.files.add(file)
+    ways = () if Path(file).is_absolute() else (str(one / file) for one in _LOOKUP.folders)
+    name = next((way for way in ways if _is_readable(Path(way))), file)
+    if _LOOKUP.folders:
+        # The way, met again in a finding, is not looked up once more from the folders.
+        _LOOKUP.names.update({name: name, file: name})
+    return name
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether there is a source under this name, and no other kind of file."""
+    try:
+        state = path.stat()
+        named = path.suffix in _SUFFIXES and path.resolve().suffix in _SUFFIXES
+        return named and S_ISREG(state.st_mode) and state.st_size <= _LARGEST
+    except (OSError, ValueError, RuntimeError):  # what the system does not look up, or links in a circle
+        return False
 
 
 def consulted() -> dict[str, str]:
     """The sources that this thread has looked at since this was last asked, each with its digest."""
-    files, _CONSULTED.files = _CONSULTED.files, set()
+    files, _LOOKUP.files = _LOOKUP.files, set()
     return {file: source_digest(file) for file in sorted(files)}
 
 
 def source_digest(file: str) -> str:
-    """What tells whether a source is still the same: a hash of its lines and of the way to it."""
-    lines = "\n".join((identity(file), *_source(file).lines))
-    _CONSULTED.files.discard(file)
+    """What tells whether a source is still the same: a hash of its lines and of the way to it.
+
+    The same for all that have no lines to be read.
+    """
+    name, text = found_name(file), _source(file).lines
+    lines = "\n".join((name, identity(name), *text)) if text else ""
+    _LOOKUP.files.discard(file)
     return hashlib.sha256(lines.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _source(file: str) -> _Source:
-    _CONSULTED.files.add(file)
-    path = Path(file)
+    path = Path(found_name(file))
+    if not _is_readable(path):
+        return _Source()
     try:
         state = path.stat()
-        if path.suffix not in _SUFFIXES or not S_ISREG(state.st_mode) or state.st_size > _LARGEST:
-            return _Source()
         return _read(path, state.st_mtime_ns, state.st_size)
-    except (OSError, ValueError):
+    except OSError:
         return _Source()
 
 
@@ -81,6 +137,8 @@ def _source(file: str) -> _Source:
 def _read(path: Path, time: int, size: int) -> _Source:
     """A source as it is at this time of change and of this size: a long-lived process sees it change."""
     text = path.read_text("utf-8", "replace")
+    if "\0" in text:
+        return _Source()
     return _Source(tuple(text.splitlines()), text if COMMENT_WORD in text else "")
 
 
@@ -114,7 +172,8 @@ def commented_sources(
     for file, compiled in lines.items():
         text = _source(file).text
         if text:
-            found[identity(file)] = CommentedSource(file, text, frozenset(compiled))
+            name = found_name(file)
+            found[identity(name)] = CommentedSource(name, text, frozenset(compiled))
     return found
 
 

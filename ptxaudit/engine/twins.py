@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ptxaudit.analysis.join import Join, JoinMethod
-from ptxaudit.engine.sources import identity, source_text
+from ptxaudit.engine.sources import found_name, identity, source_text
 from ptxaudit.ir.function import Function
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import CodePlace, Confidence, Finding
@@ -138,10 +138,10 @@ def _code(instruction: Instruction, note: str) -> CodePlace:
 def source_place(line: SourceLine) -> CodePlace:
     """The line of the kernel's own source; its note says what was inlined there."""
     own = line.outermost
-    note = None if own is line else f"inlined there from {line.file}:{line.line}"
-    location = Location(LocationKind.SOURCE, own.file, own.line, own.column or None)
-    inlined = tuple(
-        Location(LocationKind.SOURCE, one.file, one.line, one.column or None)
-        for one in reversed(line.chain[:-1])
-    )
-    return CodePlace("related", location, source_text(own.file, own.line), note, inlined=inlined)
+    note = None if own is line else f"inlined there from {found_name(line.file)}:{line.line}"
+    inlined = tuple(_location(one) for one in reversed(line.chain[:-1]))
+    return CodePlace("related", _location(own), source_text(own.file, own.line), note, inlined=inlined)
+
+
+def _location(line: SourceLine) -> Location:
+    return Location(LocationKind.SOURCE, found_name(line.file), line.line, line.column or None)
