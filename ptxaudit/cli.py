@@ -69,6 +69,7 @@ from ptxaudit.options import (
     policy_options,
     report_options,
     require_own_files,
+    require_writable,
     scope_options,
     shown_options,
     written_files,
@@ -209,6 +210,7 @@ def audit_command(
     """
     written = written_files(reports, policy)
     require_own_files(written)
+    require_writable(written)
     selection = selection_of(scope)
     compilation = CompileOptions(
         inputs.includes, inputs.defines, inputs.standard, selection.architecture or DEFAULT_ARCHITECTURE
@@ -268,6 +270,8 @@ def _audit(
         _warn(f"ptxaudit: {line}")
     if unwritten and run.stopped is None:
         return EXIT_INTERNAL
+    if policy.write_baseline is not None:
+        threshold = None  # all of them are known from now on
     return exit_code(run, threshold, policy.fail_on_unknown or settings.fail_on_unknown)
 
 
@@ -340,6 +344,7 @@ def diff_command(old: str, new: str, reports: Reports, fail_on: str | None, scop
     from ptxaudit.report import compare_text
 
     require_own_files(reports.places())
+    require_writable(reports.places())
     selection = selection_of(scope)
     settings = settings_of(None)
     options, registry = audit_options(scope, settings)
@@ -350,6 +355,9 @@ def diff_command(old: str, new: str, reports: Reports, fail_on: str | None, scop
             run = audit(find_images([side], WalkOptions(selection)), options, progress)
             runs.append(decided_run(run, registry, settings, settings.baseline, None))
         _complain(runs[-1])
+        read = [one for one in runs[-1].report.inputs if one.error is None]
+        if read and not runs[-1].report.functions:
+            _warn(f"ptxaudit: {side}: found no kernel, expected some to compare")
     worst = max((read_code(run) for run in runs), key=(EXIT_CLEAN, EXIT_INPUT, EXIT_INTERNAL).index)
     if not all(run.report.functions for run in runs) and worst != EXIT_CLEAN:
         return worst  # without one of the sides there is nothing to compare
@@ -396,6 +404,7 @@ def capture_command(
     from ptxaudit.intake.live.program import run_captured
 
     require_own_files(written_files(reports, policy))
+    require_writable(written_files(reports, policy))
     walk = WalkOptions(selection_of(scope))
     run = run_captured(command, folder, fresh_caches=not keep_caches)
     for line in run.summary():

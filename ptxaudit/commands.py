@@ -61,7 +61,7 @@ def decided_run(
     # A baseline that is written anew does not count, and need not be there yet.
     anew = baseline_file is None or _is_same(baseline_file, new_baseline)
     baseline = None if baseline_file is None or anew else read_baseline(baseline_file)
-    report = decided(run.report, Decisions(settings, baseline, datetime.date.today()))
+    report = decided(run.report, Decisions(settings, registry, baseline, datetime.date.today()))
     # One of a part of the findings would forget the others.
     if new_baseline is not None and run.stopped is None:
         from ptxaudit.report.write import write_report
@@ -216,7 +216,7 @@ def read_code(run: "AuditRun") -> int:
         return EXIT_INTERNAL
     unread = any(one.error is not None for one in run.report.inputs)
     unread = unread or any(one.incomplete is not None for one in run.report.functions)
-    nothing = bool(run.report.skipped) and not run.report.functions
+    nothing = not run.report.functions
     return EXIT_INPUT if unread or nothing else EXIT_CLEAN
 
 

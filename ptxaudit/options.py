@@ -79,6 +79,22 @@ def require_own_files(places: dict[str, Path]) -> None:
             raise UsageError(f"--{first} and --{name}: found {path} for both, expected a file for each")
 
 
+def require_writable(places: dict[str, Path]) -> None:
+    """Raise :class:`UsageError` where a file cannot be written, before time is spent on what goes into it."""
+    for name, path in places.items():
+        in_place = path.exists() and not path.is_file() and not path.is_dir()
+        folder = path.resolve().parent
+        if path.is_dir():
+            found = "a directory"
+        elif not folder.is_dir():
+            found = f"no directory {folder}"
+        elif not os.access(path if in_place else folder, os.W_OK):
+            found = f"no permission to write {'it' if in_place else f'in {folder}'}"
+        else:
+            continue
+        raise UsageError(f"--{name} {path}: found {found}, expected a file that can be written")
+
+
 _json_report = _file_option("--json", "json", "Write the JSON report.")
 _html_report = _file_option("--html", "html", "Write the HTML page.")
 _markdown_report = _file_option("--markdown", "markdown", "Write a summary in Markdown, for a pull request.")

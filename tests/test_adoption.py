@@ -269,7 +269,7 @@ def test_what_is_suppressed_is_listed_in_the_text(run: Run, capfd: pytest.Captur
 def test_a_baseline_knows_what_was_found_and_nothing_else(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json") == 1
+    assert run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json") == 0
     assert run("audit", "kernel.ptx", *TINY, "--baseline", "known.json") == 0
     assert "2 suppressed" in capfd.readouterr().out
     Path("kernel.ptx").write_text(KERNEL.replace(SECOND, f"    bar.sync 0;\n{SECOND}"))
@@ -277,7 +277,7 @@ def test_a_baseline_knows_what_was_found_and_nothing_else(
     assert sorted(map(str, reasons())) == ["None", "in the baseline", "in the baseline"]
     Path("kernel.ptx").write_text(KERNEL.replace("bar.sync 0;", "", 1))
     assert run("audit", "kernel.ptx", *TINY, "--baseline", "known.json", "--json", "out.json") == 0
-    assert report()["notices"] == ["1 baseline entries are gone"]
+    assert report()["notices"] == ["1 baseline entry met no finding: it is gone"]
 
 
 def test_a_baseline_can_be_written_anew_over_itself(run: Run) -> None:
@@ -364,3 +364,13 @@ def test_suppressed_findings_stay_out_of_a_baseline(run: Run) -> None:
     )
     run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json")
     assert len(read_baseline(Path("known.json"))) == 1
+
+
+def test_a_comment_that_names_no_rule_is_reported_as_that(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("kernel.ptx").write_text(KERNEL.replace(SECOND, f"// ptxaudit: ignore[tiny-rul] known\n{SECOND}"))
+    run("audit", "kernel.ptx", *TINY)
+    shown = capfd.readouterr().out
+    assert "found unknown rule 'tiny-rul'; did you mean tiny-rule, " in shown
+    assert "meets no finding" not in shown

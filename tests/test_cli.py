@@ -424,3 +424,34 @@ def test_a_name_that_is_too_long_is_an_input_that_cannot_be_read(
 ) -> None:
     assert run(*command, "k" * 300, "--select", "tiny-rule") == 3
     assert "k: file name too long" in capsys.readouterr().err
+
+
+def test_a_place_without_permission_is_told_before_the_audit(
+    run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("locked").mkdir()
+    really = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked" and really(path, mode))
+    assert run("audit", "kernel.ptx", *TINY, "--html", "locked/page.html") == 2
+    said = capfd.readouterr().err
+    assert said.startswith("ptxaudit: --html locked/page.html: found no permission to write in ")
+
+
+def test_what_holds_no_kernel_is_not_a_pass(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("none.ptx").write_text(KERNEL[: KERNEL.index(".visible")])
+    assert run("audit", "none.ptx", *TINY) == 3
+    shown = capfd.readouterr().out
+    assert shown.startswith("incomplete: no kernel was found\n")
+    assert "none.ptx: found no kernel and no function, so there is nothing to audit" in shown
+    assert run("audit", "none.ptx", "kernel.ptx", *TINY) == 1
+    assert "none.ptx: found no kernel" in capfd.readouterr().out
+
+
+def test_a_copy_of_what_cannot_be_read_is_told_with_what_is_wrong(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a.ptx", "b.ptx"):
+        Path(name).write_text("")
+    assert run("audit", "a.ptx", "b.ptx", *TINY) == 3
+    said = capfd.readouterr().err
+    assert "a.ptx: found an empty file" in said and "b.ptx: found an empty file" in said

@@ -248,11 +248,24 @@ def test_nothing_is_left_in_the_temporary_folder(
     assert os.listdir(scratch) == []
 
 
-@pytest.mark.parametrize("place", ["/dev/full", "/proc/no/report", "missing/report", "good.ptx/report"])
-@pytest.mark.parametrize("form", ["json", "html", "sarif", "junit", "markdown"])
-def test_a_report_that_cannot_be_written_costs_itself_only(
+@pytest.mark.parametrize("place", ["/proc/no/report", "missing/report", "good.ptx/report", "."])
+@pytest.mark.parametrize("form", ["json", "html", "sarif", "junit", "markdown", "write-baseline"])
+def test_a_place_that_cannot_be_written_costs_no_audit(
     run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, form: str
 ) -> None:
+    monkeypatch.setattr("ptxaudit.engine.audit.audit_images", None)
+    assert run_cli(monkeypatch, "audit", "good.ptx", "--no-assemble", *RULE, f"--{form}", place) == 2
+    printed = capfd.readouterr()
+    (line,) = printed.err.splitlines()
+    assert line.startswith(f"ptxaudit: --{form} {place}: found ")
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("form", ["json", "html", "sarif", "junit", "markdown"])
+def test_a_report_that_cannot_be_written_costs_itself_only(
+    run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    place = "/dev/full"
     others = ["--markdown", "other.md"] if form != "markdown" else ["--junit", "other.xml"]
     options = [*RULE, f"--{form}", place, *others]
     assert run_cli(monkeypatch, "audit", "good.ptx", "--no-assemble", *options) == 2

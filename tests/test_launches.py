@@ -126,3 +126,21 @@ def test_a_violation_that_another_block_shows_says_which_block_was_assumed_and_h
         monkeypatch, capfd, MIRROR.replace("void mirror", "void __launch_bounds__(256) mirror")
     )
     assert (code, "error[shared-memory-race]" in shown) == (1, True)
+
+
+def test_a_launch_that_nothing_has_or_that_the_code_overrides_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stated = KERNEL.replace("(.param .u32 trips)\n", "(.param .u32 trips)\n.reqntid 128, 1, 1\n")
+    (tmp_path / "kernel.ptx").write_text(stated)
+    tables = ("gem.*", "block = [32]"), ("two_.*", "block = [64]"), ("two", "block = [32]")
+    texts = (f'[[launch]]\nkernel = "{kernel}"\n{said}\n' for kernel, said in tables)
+    (tmp_path / "launch.toml").write_text("\n".join(texts))
+    options = ("--launch", "launch.toml", "--select", "divergent-barrier")
+    assert run_cli(monkeypatch, "audit", "kernel.ptx", *options) == 0
+    shown = capfd.readouterr().out
+    assert "launch.toml [[launch]] 1 (kernel = 'gem.*') is of no kernel" in shown
+    assert "[[launch]] 2" not in shown
+    assert "launch.toml [[launch]] 3 (kernel = 'two') is of no kernel" in shown
+    assert "two_halves: the launch description says block 64x1x1, the code 128x1x1, which is taken" in shown

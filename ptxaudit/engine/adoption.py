@@ -8,19 +8,26 @@ from dataclasses import dataclass, replace
 from ptxaudit.engine.baseline import BaselineEntry, match
 from ptxaudit.engine.comments import read_comments
 from ptxaudit.engine.findings import report_order
+from ptxaudit.engine.registry import Rule, require_rule
 from ptxaudit.engine.settings import KernelSettings, Settings, Suppression
 from ptxaudit.engine.sources import identity, source_places
+from ptxaudit.errors import UsageError
 from ptxaudit.rules.model import AuditReport, CodePlace, Finding, FunctionReport, Verdict
 from ptxaudit.source import LocationKind
+from ptxaudit.words import counted
 
 IN_BASELINE = "in the baseline"
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What holds on ``today``: settings and the entries of a baseline, ``None`` when there is none."""
+    """What holds on ``today``: settings and the entries of a baseline, ``None`` when there is none.
+
+    ``registry`` has every rule that a comment can name.
+    """
 
     settings: Settings
+    registry: Mapping[str, Rule]
     baseline: tuple[BaselineEntry, ...] | None
     today: datetime.date
 
@@ -39,7 +46,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
         for finding in report.findings
         if not _is_ignored(finding.rule, names[finding.input, finding.function], settings.kernels)
     ]
-    commented, unmet, notices = _commented(report)
+    commented, unmet, notices = _commented(report, decisions.registry)
     used: set[Suppression] = set()
     findings = [
         _suppressed(finding, names[finding.input, finding.function], decisions, commented, used)
@@ -53,7 +60,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
             else finding
             for position, finding in enumerate(findings)
         ]
-        notices += [f"{len(matched.gone)} baseline entries are gone"] if matched.gone else []
+        notices += _gone(len(matched.gone))
     notices += _unused((*settings.suppressions, *unmet), used, decisions.today)
     return replace(
         report,
@@ -61,6 +68,13 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
         findings=tuple(sorted(findings, key=report_order)),
         notices=(*report.notices, *notices),
     )
+
+
+def _gone(number: int) -> list[str]:
+    if not number:
+        return []
+    entries = counted(number, "baseline entry", "baseline entries")
+    return [f"{entries} met no finding: {'it is' if number == 1 else 'they are'} gone"]
 
 
 def _is_ignored(rule: str, names: tuple[str, ...], kernels: Iterable[KernelSettings]) -> bool:
@@ -88,7 +102,9 @@ def _weighed(finding: Finding, settings: Settings, names: tuple[str, ...]) -> Fi
 _Comments = Mapping[tuple[str, int], list[Suppression]]
 
 
-def _commented(report: AuditReport) -> tuple[_Comments, list[Suppression], list[str]]:
+def _commented(
+    report: AuditReport, registry: Mapping[str, Rule]
+) -> tuple[_Comments, list[Suppression], list[str]]:
     """The suppressions in comments by file and line, those of them that should meet a finding, and what is
     wrong with others."""
     found: dict[tuple[str, int], list[Suppression]] = defaultdict(list)
@@ -109,7 +125,22 @@ def _commented(report: AuditReport) -> tuple[_Comments, list[Suppression], list[
             found[way, comment.line].append(comment.suppression)
             # Of what was not compiled here (a template, another architecture) nothing can be said.
             due += [comment.suppression] if comment.line in source.compiled else []
-    return found, due, faults
+    misnamed = {one: fault for one in _named(found) if (fault := _unknown_rule(one, registry)) is not None}
+    return found, [one for one in due if one not in misnamed], [*faults, *misnamed.values()]
+
+
+def _named(comments: _Comments) -> Iterator[Suppression]:
+    for several in comments.values():
+        yield from several
+
+
+def _unknown_rule(suppression: Suppression, registry: Mapping[str, Rule]) -> str | None:
+    """What is wrong with the rule that a comment names."""
+    try:
+        require_rule(registry, suppression.rule)
+    except UsageError as error:
+        return f"{suppression.origin}: {error}"
+    return None
 
 
 def _lines(place: CodePlace) -> Iterator[tuple[str, int]]:

@@ -17,6 +17,7 @@ from ptxaudit.engine.findings import report_order
 from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.image import BrokenImage, Found, KernelImage, PassedOver
 from ptxaudit.engine.image_audit import audit_images
+from ptxaudit.engine.launches import unused_launches
 from ptxaudit.engine.progress import SILENT, Progress
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
 from ptxaudit.engine.sources import merged_sources
@@ -99,16 +100,19 @@ def audit(
         raise UsageError(options.selection.no_match(offered.functions))
     findings = [finding for result in results for finding in result.findings]
     faults = tuple(error for result in results for error in result.internal_errors)
+    functions = tuple(function for result in results for function in result.functions)
+    names = ((one.name, one.demangled) for one in functions)
     report = AuditReport(
         tool_version=__version__,
         inputs=tuple(_input(result, options.timings) for result in results if result.report is not None),
-        functions=tuple(function for result in results for function in result.functions),
+        functions=functions,
         findings=tuple(sorted(findings, key=report_order)),
         listings=listings.texts,
         code=code.packed,
         skipped=tuple(result.skipped for result in results if result.skipped is not None),
         timings=summed([*timings, STOPWATCH.taken()]) if options.timings else {},
         sources=sources,
+        notices=() if stopped is not None else tuple(unused_launches(options.launches, names)),
         interrupted=None if stopped is None else "interrupted before its end",
         faults=len(faults),
     )
@@ -175,7 +179,13 @@ class _Originals:
             return ImageResult(None)
         if self._errors[original] is None:
             return ImageResult(report)
-        return ImageResult(replace(report, error=f"{report.path}: the same content as {original}"))
+        return ImageResult(replace(report, error=self._error_of_copy(report.path, original)))
+
+    def _error_of_copy(self, path: str, original: str) -> str:
+        """What is wrong with the original, said of its copy."""
+        error = self._errors[original] or ""
+        named = error.startswith(f"{original}:")
+        return path + error[len(original) :] if named else f"{path}: the same content as {original}: {error}"
 
 
 class _Listings:

@@ -34,7 +34,7 @@ from ptxaudit.engine.function_report import report_alone, with_synchronisation
 from ptxaudit.engine.image import ImageKind, KernelImage
 from ptxaudit.engine.inputs import load_image, load_parts
 from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
-from ptxaudit.engine.launches import completed, launch_of
+from ptxaudit.engine.launches import completed, launch_of, overridden
 from ptxaudit.engine.parts import whole_result
 from ptxaudit.engine.registry import Rule, load_checks
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
@@ -222,6 +222,11 @@ def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own
         return None
     audits = [_audit_function(one, module, image, options, options.rules) for one in chosen] + lost
     notes = [f"{note.location}: {note.message}" for note in module.notes]
+    if len(image.place.parts) == 1 and not module.functions and not module.unread:
+        notes.append(f"{image.name}: found no kernel and no function, so there is nothing to audit")
+    for one in chosen:
+        said = launch_of(options.launches, one.name, one.demangled)
+        notes += [f"{image.name}: {one.demangled}: {line}" for line in overridden(said, one.facts)]
     return _ImageAudit(image, module, audits, notes=notes)
 
 

@@ -14,7 +14,7 @@ A TOML file with one table per kernel, the first whose regular expression matche
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 
 from ptxaudit.arch import MOST_CTAS_PER_CLUSTER, MOST_THREADS_PER_CTA
 from ptxaudit.errors import UsageError, system_reason
+from ptxaudit.ir.function import LaunchFacts
 from ptxaudit.ir.launch import Launch
 from ptxaudit.schema import schema_fault
 
@@ -56,10 +57,11 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class NamedLaunch:
-    """A launch and the kernels it is of."""
+    """A launch and the kernels it is of; ``origin`` says where it stands, if a user wrote it."""
 
     kernel: re.Pattern[str]
     launch: Launch
+    origin: str | None = None
 
     @classmethod
     def of(cls, name: str, launch: Launch) -> "NamedLaunch":
@@ -83,15 +85,53 @@ def read_launches(path: Path) -> tuple[NamedLaunch, ...]:
     fault = schema_fault(_SCHEMA, document)
     if fault is not None:
         raise UsageError(f"--launch {path}: {fault}")
-    return tuple(_named(path, entry) for entry in document["launch"])
+    return tuple(_named(path, number, entry) for number, entry in enumerate(document["launch"], 1))
 
 
 def launch_of(launches: tuple[NamedLaunch, ...], name: str, demangled: str) -> Launch | None:
     """The first launch whose kernel expression matches a function's name."""
-    for named in launches:
-        if named.kernel.search(name) or named.kernel.search(demangled):
-            return named.launch
-    return None
+    named = _first(launches, name, demangled)
+    return None if named is None else named.launch
+
+
+def _first(launches: Iterable[NamedLaunch], name: str, demangled: str) -> NamedLaunch | None:
+    return next((one for one in launches if one.kernel.search(name) or one.kernel.search(demangled)), None)
+
+
+def unused_launches(launches: Iterable[NamedLaunch], names: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """A line on each launch that a user wrote and that no function has; ``names`` are (mangled, demangled)."""
+    written = [one for one in launches if one.origin is not None]
+    used: set[int] = set()
+    for name, demangled in names if written else ():
+        first = _first(written, name, demangled)
+        used.update([] if first is None else [id(first)])
+    for one in written:
+        if id(one) not in used:
+            meant = f"kernel = {one.kernel.pattern!r}" if one.kernel.pattern else "every kernel"
+            yield f"{one.origin} ({meant}) is of no kernel of this audit that an earlier one is not of"
+
+
+def overridden(launch: Launch | None, facts: LaunchFacts) -> Iterator[str]:
+    """What a launch description says otherwise than the code, which is believed."""
+    if launch is None:
+        return
+    for what, said, stated in (
+        ("block", launch.block, facts.required_threads),
+        ("cluster", launch.cluster, facts.cluster),
+    ):
+        if said is not None and stated is not None and said != stated:
+            differing = f"{what} {_shown(said)}, the code {_shown(stated)}"
+            yield f"the launch description says {differing}, which is taken"
+    most = facts.maximum_threads
+    if launch.block is not None and most is not None and prod(launch.block) > prod(most):
+        yield (
+            f"the launch description says block {_shown(launch.block)}, which is more than the code allows "
+            f"({prod(most)} threads)"
+        )
+
+
+def _shown(extent: tuple[int, int, int]) -> str:
+    return "x".join(map(str, extent))
 
 
 def completed(first: Launch | None, second: Launch | None) -> Launch | None:
@@ -107,7 +147,7 @@ def completed(first: Launch | None, second: Launch | None) -> Launch | None:
     )
 
 
-def _named(path: Path, entry: dict[str, Any]) -> NamedLaunch:
+def _named(path: Path, number: int, entry: dict[str, Any]) -> NamedLaunch:
     pattern = entry.get("kernel", "")
     try:
         kernel = re.compile(pattern)
@@ -126,6 +166,7 @@ def _named(path: Path, entry: dict[str, Any]) -> NamedLaunch:
             entry.get("dynamic_shared"),
             arguments,
         ),
+        f"{path} [[launch]] {number}",
     )
 
 

@@ -345,10 +345,11 @@ class AuditReport:
         """What keeps this report from being the whole answer, a phrase each; nothing where it is."""
         unread = sum(one.error is not None for one in self.inputs)
         parts = sum(one.incomplete is not None for one in self.functions)
-        return (
+        missing = (
             *([self.interrupted] if self.interrupted is not None else []),
             *([f"{counted(unread, 'input')} could not be read"] if unread else []),
             *([f"{counted(parts, 'function')} not audited in full"] if parts else []),
             *([counted(self.faults, "internal error")] if self.faults else []),
             *([f"{counted(len(self.skipped), 'image')} not audited"] if self.skipped else []),
         )
+        return missing or (() if self.functions else ("no kernel was found",))
