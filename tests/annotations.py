@@ -10,9 +10,10 @@ begin with ``#`` are comments.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ptxaudit.engine.copies import places_of
 from ptxaudit.rules.model import AuditReport, Finding, Verdict
 
 KINDS = ("expect", "ok", "todo-expect", "unknown")
@@ -94,7 +95,12 @@ def _read_sidecar(path: Path) -> list[Annotation]:
 def disagreements(annotations: list[Annotation], report: AuditReport, *rules: str) -> list[str]:
     """Every way in which a report and its fixture's annotations differ, for ``rules`` and those annotated."""
     scope = {*rules, *(annotation.rule for annotation in annotations)}
-    findings = [finding for finding in report.findings if finding.rule in scope]
+    findings = [
+        replace(finding, primary=place)
+        for finding in report.findings
+        if finding.rule in scope
+        for place in places_of(finding)
+    ]
     problems = []
     for annotation in annotations:
         hit = any(annotation.matches(finding) for finding in findings)

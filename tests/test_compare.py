@@ -226,6 +226,8 @@ def test_a_finding_that_is_gone_is_fixed_only_where_the_rule_is_clean(tmp_path: 
         return render_text(compare(old, replace(quiet, functions=(function,))))
 
     assert "  fixed: warning[tiny-rule]" in shown(Verdict.CLEAN)
+    assert "findings: 0 new, 2 fixed, 0 gone, 0 unchanged" in shown(Verdict.CLEAN)
+    assert "findings: 0 new, 0 fixed, 2 gone, 0 unchanged" in shown(Verdict.UNKNOWN)
     unknown = shown(Verdict.UNKNOWN)
     assert "  gone: warning[tiny-rule]" in unknown
     assert "    the rule is unknown now\n    the table does not say\n" in unknown

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ptxaudit.analysis.join import Join
+from ptxaudit.engine.copies import without_copies
 from ptxaudit.engine.counterpart import (
     Counterpart,
     NoAssembler,
@@ -399,13 +400,13 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
         joined = audited.joined.get(name)
         if joined is not None:
             functions.append(with_synchronisation(joined.report, audit) if options.count else joined.report)
-            findings.extend(joined.findings)
+            findings.extend(without_copies(joined.findings))
             continue
         alone = report_alone(audit)
         functions.append(with_synchronisation(alone, audit) if options.count else alone)
         twins = _alone_twins(audit, audited, options)
         _keep_code(audited, audit, options, sources=twins.sources)
-        findings.extend(twins.decorated(one) for one in audit.findings)
+        findings.extend(without_copies(twins.decorated(one) for one in audit.findings))
     if image.source is not None:
         findings = [source_first(one, image.source) for one in findings]
     texts = {audited.module.name: audited.module.text, **audited.listings}

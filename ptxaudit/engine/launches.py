@@ -99,7 +99,7 @@ def _first(launches: Iterable[NamedLaunch], name: str, demangled: str) -> NamedL
 
 
 def unused_launches(launches: Iterable[NamedLaunch], names: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """A line on each launch that a user wrote and that no function has; ``names`` are (mangled, demangled)."""
+    """A line on each launch that a user wrote and no function has; ``names`` are (mangled, demangled)."""
     written = [one for one in launches if one.origin is not None]
     used: set[int] = set()
     for name, demangled in names if written else ():

@@ -1,6 +1,7 @@
 """A comparison of two builds as text, Markdown for a pull request, and JSON."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -153,6 +154,12 @@ def _finding(finding: Finding) -> str:
     return f"{finding.severity}[{finding.rule}] {finding.primary.location}: {finding.message}{suppressed}"
 
 
+def _ended(kernels: Iterable[KernelChange]) -> Iterator[str]:
+    """How many findings are mended, and how many are only made no longer."""
+    ended = Counter(fixed_or_gone(kernel, one) for kernel in kernels for one in kernel.gone_findings)
+    yield from (f"{ended[word]} {word}" for word in ("fixed", "gone"))
+
+
 def totals(comparison: Comparison) -> str:
     """One line of counts."""
     kernels = comparison.kernels
@@ -165,7 +172,7 @@ def totals(comparison: Comparison) -> str:
     )
     found = (
         f"{sum(len(kernel.new_findings) for kernel in kernels)} new",
-        f"{sum(len(kernel.gone_findings) for kernel in kernels)} gone",
+        *_ended(kernels),
         f"{sum(kernel.unchanged for kernel in kernels)} unchanged",
     )
     faults = (
