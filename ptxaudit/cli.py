@@ -238,6 +238,7 @@ def _audit(
 ) -> int:
     """Audit, write and print the reports; the exit code."""
     from ptxaudit.engine.audit import audit
+    from ptxaudit.engine.screening import is_worth_scanning
 
     settings = settings_of(policy.config)
     paths, images = images_of(arguments, caches, walk)
@@ -246,13 +247,17 @@ def _audit(
         options,
         listings=reports.html is not None or reports.sarif is not None,
         assemble=shown.assemble,
+        scan=shown.scan,
         timings=shown.timings,
         pack=None if reports.html is None else _packing(),
         partial=True,
     )
     with opened(shown.store, options) as recall, _progress(paths) as progress, in_force(options.limits):
-        known = None if recall is None else recall.has
-        with started_early(images, known) as started:
+
+        def unneeded(image: KernelImage) -> bool:
+            return is_worth_scanning(image, options) or (recall is not None and recall.has(image))
+
+        with started_early(images, unneeded) as started:
             run = audit(started, options, progress, recall)
     run = decided_run(run, registry, settings, policy.baseline or settings.baseline, policy.write_baseline)
     threshold = FAIL_ON[policy.fail_on or settings.fail_on or "error"]

@@ -197,6 +197,7 @@ class Shown:
 
     output: str
     assemble: bool
+    scan: bool
     timings: bool
     traceback: bool
     store_folder: Path | None
@@ -223,6 +224,12 @@ shown_options = _group(
         default=True,
         show_default=True,
         help="Have PTX assembled, so that its SASS is audited too.",
+    ),
+    click.option(
+        "--scan/--no-scan",
+        default=True,
+        show_default=True,
+        help="Leave SASS unread that has no opcode which a selected rule is about; reports are the same.",
     ),
     click.option(
         "--timings",

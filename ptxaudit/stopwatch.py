@@ -17,6 +17,7 @@ class Stage(StrEnum):
 
     START = "start"
     READING = "finding and unpacking"
+    SCANNING = "opcode scan"
     DISASSEMBLER = "disassembler"
     ASSEMBLER = "assembler"
     FRONT_END = "front end"

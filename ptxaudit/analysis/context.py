@@ -9,6 +9,7 @@ from ptxaudit.ir.events import Event
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.launch import Launch
+from ptxaudit.ir.traits import Trait, all_traits
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 E = TypeVar("E")
@@ -62,6 +63,19 @@ class FunctionAnalysis:
 
         architecture = self.function.architecture
         return tuple(ptx_events(instruction, architecture) for instruction in self.function.instructions)
+
+    @cached_property
+    def traits(self) -> frozenset[Trait]:
+        """What kinds of events the function has."""
+        return all_traits(self.events)
+
+    def has(self, *traits: Trait) -> bool:
+        """Whether any instruction has an event with one of the traits."""
+        return not self.traits.isdisjoint(traits)
+
+    def may_have(self, *traits: Trait) -> bool:
+        """:meth:`has`, or an instruction that the tables do not know and that may be anything."""
+        return self.has(*traits) or not all(instruction.known for instruction in self.function.instructions)
 
     def occurrences(self, kind: type[E]) -> tuple[tuple[Instruction, E], ...]:
         """Every event of a kind with its instruction, in program order."""

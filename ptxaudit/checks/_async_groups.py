@@ -43,13 +43,6 @@ def overwritten_sources(report: OrderReport) -> Iterator[Race]:
             yield race
 
 
-def has_copies(analysis: FunctionAnalysis) -> bool:
-    """Whether the function has cp.async copies that complete by groups."""
-    return any(
-        access.completion is ev.Completion.ASYNC_GROUP for _, access in analysis.occurrences(ev.Access)
-    )
-
-
 def copies_met_early(report: OrderReport) -> Iterator[Race]:
     """Races of a cp.async write with an access that comes after its issue."""
     for found in races_of(report, Link.IN_FLIGHT, Link.NONE):

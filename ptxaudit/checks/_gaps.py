@@ -50,6 +50,16 @@ def gap_violation(
     )
 
 
+REACHING_PEERS = (
+    ev.AddressMapping,
+    ev.MbarrierCompleteTx,
+    ev.MbarrierArrive,
+    ev.MbarrierExpect,
+    ev.Proxy.ASYNC,
+)
+"""Without any of these a function cannot address what is in other CTAs."""
+
+
 def reaches_peers(analysis: FunctionAnalysis) -> bool:
     """Whether the function may address shared memory or mbarriers of other CTAs of its cluster."""
     return crosses_ctas(analysis) or any(

@@ -96,11 +96,6 @@ def crosses_ctas(analysis: FunctionAnalysis) -> bool:
     return False
 
 
-def has(analysis: FunctionAnalysis, *kinds: type[object]) -> bool:
-    """Whether any instruction has an event of one of the kinds."""
-    return any(isinstance(event, kinds) for events in analysis.events for event in events)
-
-
 def violation(
     report: OrderReport,
     race: Race,

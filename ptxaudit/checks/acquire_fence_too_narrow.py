@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link, Race
-from ptxaudit.checks._order import has, place, races_of, scope_outcome, violation
+from ptxaudit.checks._order import place, races_of, scope_outcome, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
+
+NEEDS = (ev.Fence,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -16,7 +18,7 @@ def check(analysis: FunctionAnalysis) -> Outcome:
         event.proxy is None and event.semantics is not None and event.semantics.acquires
         for _, event in analysis.occurrences(ev.Fence)
     )
-    return scope_outcome(analysis, has(analysis, ev.MbarrierWait) and fences, _violations)
+    return scope_outcome(analysis, analysis.has(ev.MbarrierWait) and fences, _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

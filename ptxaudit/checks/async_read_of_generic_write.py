@@ -9,6 +9,8 @@ from ptxaudit.checks._order import outcome, place, races_of, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.Proxy.ASYNC,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Asynchronous reads that are ordered after a generic write, but through no proxy fence."""

@@ -9,6 +9,8 @@ from ptxaudit.checks._order import outcome, place, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Severity, Violation
 
+NEEDS = (ev.Proxy.ASYNC,)
+
 _SHARED = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER)
 
 

@@ -8,7 +8,10 @@ from ptxaudit.analysis.order.gaps import GapKind
 from ptxaudit.checks._async_groups import has_bulk_stores
 from ptxaudit.checks._gaps import gap_violation, gaps_of
 from ptxaudit.checks._order import outcome, place
+from ptxaudit.ir.events import Completion
 from ptxaudit.rules.model import Outcome, Violation
+
+NEEDS = (Completion.BULK_GROUP,)
 
 _MISSING = "no wait without .read before the release"
 

@@ -11,6 +11,8 @@ from ptxaudit.checks._order import outcome, place, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Severity, Violation
 
+NEEDS = (ev.Completion.BULK_GROUP,)
+
 _AT_END = "may still be reading shared memory when its CTA ends: no wait for its group comes before"
 
 

@@ -9,6 +9,8 @@ from ptxaudit.checks._order import outcome, place, role_of, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.Completion.BULK_GROUP,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Overwrites of a bulk store's source by threads that do not know of the issuer's wait."""

@@ -4,15 +4,17 @@ from collections.abc import Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
-from ptxaudit.checks._async_groups import copies_met_early, depth_in_words, has_copies, issuer_waits
+from ptxaudit.checks._async_groups import copies_met_early, depth_in_words, issuer_waits
 from ptxaudit.checks._order import outcome, place, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.Completion.ASYNC_GROUP,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Accesses to the target of a copy that its issuer has not waited for."""
-    return outcome(analysis, has_copies(analysis), _violations)
+    return outcome(analysis, analysis.has(*NEEDS), _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

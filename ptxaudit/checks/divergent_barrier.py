@@ -6,9 +6,11 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.trace import Convergence, Execution, Step
 from ptxaudit.checks._executions import sound_executions, steps_of
-from ptxaudit.checks._order import has, outcome
+from ptxaudit.checks._order import outcome
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Severity, Violation
+
+NEEDS = (ev.CtaBarrier, ev.ClusterBarrier)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -21,7 +23,7 @@ def check(analysis: FunctionAnalysis) -> Outcome:
         if none_ends_early:
             yield from _stuck(report)
 
-    return outcome(analysis, has(analysis, ev.CtaBarrier, ev.ClusterBarrier), find)
+    return outcome(analysis, analysis.has(*NEEDS), find)
 
 
 def _stuck(report: OrderReport) -> Iterator[Violation]:

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.gaps import GapKind
-from ptxaudit.checks._gaps import gap_violation, gaps_of, reaches_peers
+from ptxaudit.checks._gaps import REACHING_PEERS, gap_violation, gaps_of, reaches_peers
 from ptxaudit.checks._order import outcome, role_of
 from ptxaudit.rules.model import Outcome, Severity, Violation
+
+NEEDS = REACHING_PEERS
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:

@@ -7,10 +7,12 @@ from dataclasses import replace
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.gaps import GapKind
-from ptxaudit.checks._gaps import gap_violation, gaps_of, reaches_peers
+from ptxaudit.checks._gaps import REACHING_PEERS, gap_violation, gaps_of, reaches_peers
 from ptxaudit.checks._order import outcome, role_of
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Severity, Violation
+
+NEEDS = (*REACHING_PEERS, ev.TensorOperation)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:

@@ -6,17 +6,19 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link, Race
 from ptxaudit.analysis.order.trace import Step
-from ptxaudit.checks._order import has, outcome, place, races_of, violation
+from ptxaudit.checks._order import outcome, place, races_of, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Outcome, Violation
+
+NEEDS = (ev.MbarrierArrive, ev.GroupCommit)
 
 _NEEDS_PTX = "ptxas keeps no instruction for a warp barrier of lanes that it knows to be together"
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Writes of a warp's lanes that another lane hands on, by an arrive or by an asynchronous operation."""
-    applicable = has(analysis, ev.MbarrierArrive, ev.GroupCommit)
+    applicable = analysis.has(*NEEDS)
     if applicable and analysis.function.language is Language.SASS:
         return Outcome.of([], _NEEDS_PTX)
     return outcome(analysis, applicable, _violations)

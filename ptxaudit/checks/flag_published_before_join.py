@@ -21,6 +21,8 @@ from ptxaudit.ir.events import (
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Violation
 
+NEEDS = (Access,)
+
 _OUTER = (StateSpace.GLOBAL, StateSpace.GENERIC)
 
 

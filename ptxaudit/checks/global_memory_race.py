@@ -17,11 +17,13 @@ from ptxaudit.analysis.order.knowledge import Moment
 from ptxaudit.analysis.order.races import Link, Race
 from ptxaudit.checks._global import stored_constant, unknown_address
 from ptxaudit.checks._grids import reached
-from ptxaudit.checks._order import hands_over_nothing, has, outcome_of, place, violation
+from ptxaudit.checks._order import hands_over_nothing, outcome_of, place, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+NEEDS = (ev.Access,)
 
 _SHOWN = 3
 _OUTER = (ev.StateSpace.GLOBAL, ev.StateSpace.GENERIC)
@@ -167,7 +169,7 @@ def _severity(analysis: FunctionAnalysis, report: OrderReport, race: Race) -> Se
     both_store = first.writes and second.writes and not (first.reads or second.reads)
     if both_store and None in _stored(analysis, race):
         return Severity.NOTE
-    if _block_is_guessed(analysis) and not has(analysis, ev.CtaBarrier):
+    if _block_is_guessed(analysis) and not analysis.has(ev.CtaBarrier):
         return Severity.NOTE  # it may be meant for a single warp
     assumed = report.assumptions or race.execution.decisions
     return Severity.WARNING if assumed or is_strong(first) or is_strong(second) else None

@@ -27,6 +27,8 @@ from ptxaudit.ir.function import Language
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
 
+NEEDS = (MemoryFlush, Fence, ClusterBarrier, MbarrierArrive)
+
 
 @dataclass(frozen=True, slots=True)
 class _Place:
@@ -36,12 +38,9 @@ class _Place:
     loop: Loop
 
 
-_ORDERING = MemoryFlush | Fence | ClusterBarrier | MbarrierArrive
-
-
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Every wide memory barrier that a loop repeats."""
-    if not any(isinstance(event, _ORDERING) for events in analysis.events for event in events):
+    if not analysis.has(*NEEDS):
         return Outcome.not_applicable()
     places: dict[Hashable, list[_Place]] = {}
     unknown = _unmeasured(analysis)

@@ -14,11 +14,15 @@ from ptxaudit.ir.events import Access, Fence, L1Invalidate, MbarrierWait, Scope,
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
 
+NEEDS = (L1Invalidate,)
+
 _SHOWN_LOADS = 3
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
-    """Every invalidate that a poll causes."""
+    """Every invalidate that a poll causes; of SASS that has none at all, nothing need be known."""
+    if analysis.function.language is Language.SASS and not analysis.may_have(*NEEDS):
+        return Outcome.not_applicable()
     loops = poll_loops(analysis)
     waits = analysis.occurrences(MbarrierWait)
     if not waits and not loops.polls and not loops.undecided:

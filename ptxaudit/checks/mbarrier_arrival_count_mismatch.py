@@ -16,14 +16,16 @@ from ptxaudit.checks._executions import (
     steps_of,
     undecided,
 )
-from ptxaudit.checks._order import barrier_name, has
+from ptxaudit.checks._order import barrier_name
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+NEEDS = (ev.MbarrierArrive,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """The counts of every phase in the explored executions."""
-    if not has(analysis, ev.MbarrierArrive) or not analysis.function.is_entry:
+    if not analysis.has(*NEEDS) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
     found = (

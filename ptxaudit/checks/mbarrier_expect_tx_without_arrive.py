@@ -22,15 +22,17 @@ from ptxaudit.checks._executions import (
     undecided,
 )
 from ptxaudit.checks._gaps import gap_violation, gaps_of
-from ptxaudit.checks._order import DOUBTFUL, barrier_name, has, is_doubtful
+from ptxaudit.checks._order import DOUBTFUL, barrier_name, is_doubtful
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.describe import operand_text
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
 
+NEEDS = (ev.MbarrierExpect,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Every ``expect_tx`` whose phase lacks an arrival for ever."""
-    if not has(analysis, ev.MbarrierExpect) or not analysis.function.is_entry:
+    if not analysis.has(*NEEDS) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
     found = by_instruction((*_in_executions(report), *_nobody_arrives(analysis), *_slipping(report)))
@@ -81,10 +83,10 @@ def _violation(
 
 def _nobody_arrives(analysis: FunctionAnalysis) -> Iterator[Violation]:
     """Without a single arrive instruction no phase completes, whatever the addresses are."""
-    if has(analysis, ev.MbarrierArrive) or has_unknown_code(analysis):
+    if analysis.has(ev.MbarrierArrive) or has_unknown_code(analysis):
         return
     waits = analysis.occurrences(ev.MbarrierWait)
-    if not waits or not has(analysis, ev.MbarrierInit):
+    if not waits or not analysis.has(ev.MbarrierInit):
         return
     for instruction, expect in analysis.occurrences(ev.MbarrierExpect):
         yield Violation(

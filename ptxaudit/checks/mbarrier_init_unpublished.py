@@ -6,14 +6,16 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.gaps import GapKind
 from ptxaudit.checks._gaps import gap_violation, gaps_of
-from ptxaudit.checks._order import barrier_name, has, outcome, place, role_of
+from ptxaudit.checks._order import barrier_name, outcome, place, role_of
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
+
+NEEDS = (ev.MbarrierInit,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Uses of mbarriers before their initialisation is known to be visible; one finding an object."""
-    return outcome(analysis, has(analysis, ev.MbarrierInit), _violations)
+    return outcome(analysis, analysis.has(*NEEDS), _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

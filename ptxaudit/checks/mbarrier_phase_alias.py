@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Alias
-from ptxaudit.checks._order import alias_witness, barrier_name, certain_first, has, outcome, place, role_of
+from ptxaudit.checks._order import alias_witness, barrier_name, certain_first, outcome, place, role_of
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+
+NEEDS = (ev.MbarrierArrive,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Barriers with an arrive or wait that nothing orders after the completion of the phase before."""
-    return outcome(analysis, has(analysis, ev.MbarrierArrive), _violations)
+    return outcome(analysis, analysis.has(*NEEDS), _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

@@ -11,16 +11,18 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.checks._executions import by_instruction, sound_executions, steps_of
-from ptxaudit.checks._order import barrier_name, has, incomplete
+from ptxaudit.checks._order import barrier_name, incomplete
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+
+NEEDS = (ev.MbarrierInit,)
 
 _USES = (ev.MbarrierArrive, ev.MbarrierExpect, ev.MbarrierWait)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Initialisations of a location that holds an mbarrier that was not invalidated."""
-    if not has(analysis, ev.MbarrierInit) or not analysis.function.is_entry:
+    if not analysis.has(*NEEDS) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     report = order_of(analysis)
     unplaced = _unplaced_invalidations(analysis, report)

@@ -21,9 +21,11 @@ from ptxaudit.checks._executions import (
     steps_of,
     undecided,
 )
-from ptxaudit.checks._order import DOUBTFUL, barrier_name, has, is_doubtful
+from ptxaudit.checks._order import DOUBTFUL, barrier_name, is_doubtful
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+
+NEEDS = (ev.MbarrierExpect, ev.MbarrierArrive)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -68,7 +70,7 @@ def _conflict(report: OrderReport, conflict: ByteConflict) -> Violation:
 
 def _expects_bytes(analysis: FunctionAnalysis) -> bool:
     arrives = analysis.occurrences(ev.MbarrierArrive)
-    return has(analysis, ev.MbarrierExpect) or any(event.expect_bytes is not None for _, event in arrives)
+    return analysis.has(ev.MbarrierExpect) or any(event.expect_bytes is not None for _, event in arrives)
 
 
 def _violations(report: OrderReport, execution: Execution) -> Iterator[Violation]:

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link
-from ptxaudit.checks._order import has, place, races_of, scope_outcome, violation
+from ptxaudit.checks._order import place, races_of, scope_outcome, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
+
+NEEDS = (ev.MbarrierWait,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Accesses that such a wait orders in time, but does not make visible."""
-    return scope_outcome(analysis, has(analysis, ev.MbarrierWait), _violations)
+    return scope_outcome(analysis, analysis.has(*NEEDS), _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

@@ -7,15 +7,17 @@ from functools import partial
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.trace import BarrierKey, Step
-from ptxaudit.checks._order import barrier_name, has, outcome, place
+from ptxaudit.checks._order import barrier_name, outcome, place
 from ptxaudit.checks._waiting import execution_of, independent_counts, severity_of_waiting
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Related, Violation
 
+NEEDS = (ev.CtaBarrier,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Arrivals at one phase of a barrier with different thread counts, or one not whole in warps."""
-    return outcome(analysis, has(analysis, ev.CtaBarrier), partial(_violations, analysis))
+    return outcome(analysis, analysis.has(*NEEDS), partial(_violations, analysis))
 
 
 def _violations(analysis: FunctionAnalysis, report: OrderReport) -> Iterator[Violation]:

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Alias
-from ptxaudit.checks._order import alias_witness, barrier_name, certain_first, has, outcome, place
+from ptxaudit.checks._order import alias_witness, barrier_name, certain_first, outcome, place
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+
+NEEDS = (ev.CtaBarrier,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Arrivals at a barrier that nothing orders after the completion of its phase before."""
-    return outcome(analysis, has(analysis, ev.CtaBarrier), _violations)
+    return outcome(analysis, analysis.has(*NEEDS), _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

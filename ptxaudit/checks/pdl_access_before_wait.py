@@ -6,9 +6,11 @@ the host wrote may be read early) and a warning for writes.
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.checks._grids import before_waits, global_accesses, grid_actions, reached
-from ptxaudit.ir.events import GridAction
+from ptxaudit.ir.events import GridAction, GridDependency
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+NEEDS = (GridDependency,)
 
 _SHOWN = 4
 

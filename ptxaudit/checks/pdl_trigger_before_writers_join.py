@@ -14,11 +14,14 @@ from ptxaudit.ir.events import (
     CtaBarrier,
     Fence,
     GridAction,
+    GridDependency,
     MemoryFlush,
     Scope,
 )
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Violation
+
+NEEDS = (GridDependency,)
 
 _Test = Callable[[FunctionAnalysis, int], bool]
 

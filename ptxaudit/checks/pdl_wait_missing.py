@@ -12,12 +12,15 @@ from ptxaudit.ir.events import (
     ClusterBarrier,
     CtaBarrier,
     GridAction,
+    GridDependency,
     MbarrierArrive,
     MbarrierCompleteTx,
     MbarrierWait,
 )
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+NEEDS = (GridDependency,)
 
 _SHOWN = 4
 

@@ -9,6 +9,8 @@ from ptxaudit.checks._order import outcome, place, races_of, role_of, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.Fence,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Asynchronous reads whose only proxy fence is that of another thread than the writer."""

@@ -24,6 +24,8 @@ from ptxaudit.ir.function import Language
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Violation
 
+NEEDS = (Fence,)
+
 _SHARED = (StateSpace.SHARED, StateSpace.CLUSTER)
 _BETWEEN = ("NOP", "ERRBAR", "CGAERRBAR")
 

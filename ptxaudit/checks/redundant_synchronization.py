@@ -30,12 +30,14 @@ from ptxaudit.checks._guarding import (
     unknown_code,
     unsure_copies,
 )
-from ptxaudit.checks._order import has, incomplete, place
+from ptxaudit.checks._order import incomplete, place
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+
+NEEDS = (ev.CtaBarrier, ev.Fence, ev.GroupWait)
 
 _SEMANTICS = {ev.Semantics.ACQUIRE: 0, ev.Semantics.RELEASE: 0, ev.Semantics.ACQ_REL: 1, ev.Semantics.SC: 2}
 _INNER = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER, ev.StateSpace.GENERIC, ev.StateSpace.TENSOR)
@@ -57,7 +59,7 @@ class _Found:
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Every barrier, fence and wait for commit groups."""
-    if not has(analysis, ev.CtaBarrier, ev.Fence, ev.GroupWait):
+    if not analysis.has(*NEEDS):
         return Outcome.not_applicable()
     found = _Found(unknown=unknown_code(analysis))
     if found.unknown is not None:
@@ -270,9 +272,13 @@ def _meets_executed_only(analysis: FunctionAnalysis, index: int, done: frozenset
     """Whether no barrier that was executed in no run may be the same one: such a role would wait for ever."""
     own = barrier_at(analysis, index)
     assert own is not None
-    return index in done and isinstance(own.barrier, Immediate) and not any(
-        other not in done and (not isinstance(event.barrier, Immediate) or event.barrier == own.barrier)
-        for other, event in _all_barriers(analysis)
+    return (
+        index in done
+        and isinstance(own.barrier, Immediate)
+        and not any(
+            other not in done and (not isinstance(event.barrier, Immediate) or event.barrier == own.barrier)
+            for other, event in _all_barriers(analysis)
+        )
     )
 
 
@@ -302,7 +308,9 @@ def _is_for_shared(analysis: FunctionAnalysis, fence: int) -> bool:
         return True
     outside = (ev.StateSpace.GLOBAL, ev.StateSpace.GENERIC)
     return not any(
-        access.writes and access.proxy is ev.Proxy.GENERIC and access.space in outside
+        access.writes
+        and access.proxy is ev.Proxy.GENERIC
+        and access.space in outside
         and fence in reached(analysis, instruction.index, lambda index: index == fence)
         for instruction, access in analysis.occurrences(ev.Access)
     )

@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link
-from ptxaudit.checks._order import has, place, races_of, scope_outcome, violation
+from ptxaudit.checks._order import place, races_of, scope_outcome, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
+
+NEEDS = (ev.MbarrierWait,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
@@ -15,7 +17,7 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     relaxed = any(
         wait.semantics in (ev.Semantics.RELAXED, None) for _, wait in analysis.occurrences(ev.MbarrierWait)
     )
-    applicable = has(analysis, ev.MbarrierWait) and relaxed
+    applicable = analysis.has(*NEEDS) and relaxed
     return scope_outcome(analysis, applicable, _violations)
 
 

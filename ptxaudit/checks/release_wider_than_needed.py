@@ -35,6 +35,8 @@ from ptxaudit.ir.function import Language
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Violation
 
+NEEDS = (ClusterBarrier, MbarrierArrive)
+
 _HANDING_OVER = (CtaBarrier, ClusterBarrier, MbarrierArrive, WarpBarrier)
 _VISIBLE = (StateSpace.GLOBAL, StateSpace.GENERIC, StateSpace.SHARED, StateSpace.CLUSTER)
 

@@ -5,14 +5,16 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link
-from ptxaudit.checks._order import crosses_ctas, has, place, races_of, scope_outcome, violation
+from ptxaudit.checks._order import crosses_ctas, place, races_of, scope_outcome, violation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
+
+NEEDS = (ev.MbarrierArrive,)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Writes that another CTA learns of in time, but need not see."""
-    applicable = has(analysis, ev.MbarrierArrive) and crosses_ctas(analysis)
+    applicable = analysis.has(*NEEDS) and crosses_ctas(analysis)
     return scope_outcome(analysis, applicable, _violations)
 
 

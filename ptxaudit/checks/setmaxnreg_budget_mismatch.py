@@ -16,10 +16,12 @@ from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.arch import REGISTERS_PER_MULTIPROCESSOR, WARP_SIZE
 from ptxaudit.checks._executions import by_instruction, steps_of
-from ptxaudit.checks._order import has, incomplete
+from ptxaudit.checks._order import incomplete
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+
+NEEDS = (ev.RegisterReconfigure,)
 
 _UNIT = 8  # registers per thread are allocated in multiples of this
 _MOST = 256  # the greatest operand of setmaxnreg (PTX ISA 9.7.19.5)
@@ -74,7 +76,7 @@ class _Pool:
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """The sums of every explored execution."""
-    if not has(analysis, ev.RegisterReconfigure) or not analysis.function.is_entry:
+    if not analysis.has(*NEEDS) or not analysis.function.is_entry:
         return Outcome.not_applicable()
     launch = _at_launch(analysis)
     if isinstance(launch, str):
@@ -82,9 +84,7 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     report = order_of(analysis)
     # A warp that stays somewhere in the execution might give registers back later.
     complete = (execution for execution in report.executions if execution.complete)
-    found = (
-        violation for execution in complete for violation in _violations(report, execution, launch)
-    )
+    found = (violation for execution in complete for violation in _violations(report, execution, launch))
     return Outcome.of(by_instruction(found), incomplete(report))
 
 

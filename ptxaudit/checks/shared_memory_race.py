@@ -13,6 +13,8 @@ from ptxaudit.checks.elected_arrive_without_syncwarp import hands_on
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Severity, Violation
 
+NEEDS = (ev.Access,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Unordered conflicting accesses to shared memory that are left to this rule."""

@@ -27,6 +27,8 @@ from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import registers_in
 from ptxaudit.rules.model import Outcome, Related, Violation
 
+NEEDS = (Access,)
+
 _OUTER = (StateSpace.GLOBAL, StateSpace.GENERIC)
 Poll = tuple[Region, int]
 

@@ -6,16 +6,18 @@ from functools import partial
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import Stuck
-from ptxaudit.checks._order import barrier_name, has, outcome
+from ptxaudit.checks._order import barrier_name, outcome
 from ptxaudit.checks._waiting import independent_counts, severity_of_waiting
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Outcome, Verdict, Violation
 
+NEEDS = (ev.MbarrierWait, ev.CtaBarrier, ev.ClusterBarrier)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Executions in which warps wait for a phase that cannot complete any more."""
-    waits = has(analysis, ev.MbarrierWait, ev.CtaBarrier, ev.ClusterBarrier)
+    waits = analysis.has(*NEEDS)
     found = outcome(analysis, waits, partial(_violations, analysis))
     if found.verdict is Verdict.NOT_APPLICABLE:
         return found

@@ -6,18 +6,20 @@ from itertools import islice
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link
-from ptxaudit.checks._order import has, outcome, place, violation
+from ptxaudit.checks._order import outcome, place, violation
 from ptxaudit.checks._tensor_memory import has_action
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Outcome, Severity, Violation
+
+NEEDS = (ev.TensorOperation,)
 
 _NEEDS_PTX = "tcgen05.fence leaves no instruction in SASS; the PTX decides"
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Ordered accesses to the same columns that lack a fence on either side of the barrier."""
-    applicable = has(analysis, ev.TensorOperation)
+    applicable = analysis.has(*NEEDS)
     if applicable and analysis.function.language is Language.SASS:
         return Outcome.of([], _NEEDS_PTX)
     fences = (ev.TensorAction.FENCE_BEFORE, ev.TensorAction.FENCE_AFTER)

@@ -7,6 +7,8 @@ from ptxaudit.checks._tensor_memory import handed_over_in_flight, has_action
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.TensorOperation,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Loads that have not been waited for, nor their registers used, when others may write the columns."""

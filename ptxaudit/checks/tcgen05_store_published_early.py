@@ -7,6 +7,8 @@ from ptxaudit.checks._tensor_memory import handed_over_in_flight, has_action
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.TensorOperation,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Stores that have not been waited for when others may use the columns."""

@@ -5,7 +5,10 @@ from functools import partial
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.checks._grids import reached
 from ptxaudit.checks._tensormaps import acquires, modifications, uses
+from ptxaudit.ir.events import Access, TensormapReplace
 from ptxaudit.rules.model import Outcome, Related, Violation
+
+NEEDS = (Access, TensormapReplace)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:

@@ -5,8 +5,19 @@ from functools import partial
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.checks._grids import reached
 from ptxaudit.checks._tensormaps import MapUse, modifications, uses
-from ptxaudit.ir.events import BarrierAction, ClusterBarrier, CtaBarrier, GroupKind, GroupWait, MbarrierWait
+from ptxaudit.ir.events import (
+    Access,
+    BarrierAction,
+    ClusterBarrier,
+    CtaBarrier,
+    GroupKind,
+    GroupWait,
+    MbarrierWait,
+    TensormapReplace,
+)
 from ptxaudit.rules.model import Outcome, Related, Violation
+
+NEEDS = (Access, TensormapReplace)
 
 
 def check(analysis: FunctionAnalysis) -> Outcome:

@@ -12,6 +12,8 @@ from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.TensorOperation,)
+
 _PLAIN_STORE = "SASS stores the address by an ordinary store, which shared-memory-race judges"
 
 

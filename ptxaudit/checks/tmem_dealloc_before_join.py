@@ -9,6 +9,8 @@ from ptxaudit.checks._tensor_memory import freeing_and_using, has_action, is_dea
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.TensorOperation,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Accesses to tensor memory that nothing orders before the deallocation."""

@@ -10,6 +10,8 @@ from ptxaudit.checks._tensor_memory import freeing_and_using, is_deallocation
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.TensorOperation,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Accesses of one CTA of a pair that nothing orders before the other one's deallocation."""

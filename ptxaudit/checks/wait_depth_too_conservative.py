@@ -34,6 +34,8 @@ from ptxaudit.ir.cfg import Loop
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
 
+NEEDS = (ev.GroupWait,)
+
 _MOST_FURTHER = 3
 _SHARED = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER, ev.StateSpace.GENERIC)
 

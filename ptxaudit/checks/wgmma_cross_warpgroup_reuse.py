@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link, Race
-from ptxaudit.checks._order import has, is_wgmma_read, outcome, place, races_of, violation
+from ptxaudit.checks._order import is_wgmma_read, outcome, place, races_of, violation
 from ptxaudit.checks._wgmma import is_cross_warpgroup, reads_pending_copy
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.WgmmaIssue,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Overwrites by a warpgroup that waited for its own wgmma only."""
-    return outcome(analysis, has(analysis, ev.WgmmaIssue), _violations)
+    return outcome(analysis, analysis.has(*NEEDS), _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

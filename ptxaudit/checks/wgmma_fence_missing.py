@@ -13,6 +13,8 @@ from ptxaudit.ir.events import GroupWait, WgmmaFence, WgmmaIssue
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Violation
 
+NEEDS = (WgmmaIssue,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Every wgmma that its registers, or the entry, reach without a fence."""

@@ -24,11 +24,13 @@ from ptxaudit.analysis.groups import (
     group_flow,
     held_registers,
 )
-from ptxaudit.ir.events import GroupKind, UnknownEffect
+from ptxaudit.ir.events import GroupKind, UnknownEffect, WgmmaIssue
 from ptxaudit.ir.function import Language
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Register
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+
+NEEDS = (WgmmaIssue,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Register
 from ptxaudit.rules.model import Cost, Outcome, Related, Severity, Violation
 
+NEEDS = (ev.WgmmaIssue,)
+
 _SHOWN = 4
 # What is no use of a product: copies between registers, also to and from uniform ones.
 _COPIES = ("MOV", "UMOV", "R2UR", "CS2R")

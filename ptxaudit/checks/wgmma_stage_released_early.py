@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.races import Link
-from ptxaudit.checks._order import has, is_wgmma_read, outcome, place, races_of, violation
+from ptxaudit.checks._order import is_wgmma_read, outcome, place, races_of, violation
 from ptxaudit.checks._wgmma import is_cross_warpgroup, reads_before_arrival
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Outcome, Violation
 
+NEEDS = (ev.WgmmaIssue,)
+
 
 def check(analysis: FunctionAnalysis) -> Outcome:
     """Overwrites of a wgmma operand that come after its issue, but not after its completion."""
-    return outcome(analysis, has(analysis, ev.WgmmaIssue), _violations)
+    return outcome(analysis, analysis.has(*NEEDS), _violations)
 
 
 def _violations(report: OrderReport) -> Iterator[Violation]:

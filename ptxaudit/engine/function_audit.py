@@ -95,6 +95,12 @@ def unread(function: UnreadFunction, module: Module, rules: tuple[Rule, ...]) ->
     return audit
 
 
+def without_needs(function: Function, input_name: str, rules: tuple[Rule, ...]) -> FunctionAudit:
+    """The audit of a function that was not read because it has nothing that any rule is about."""
+    verdicts = {rule.id: Verdict.NOT_APPLICABLE for rule in rules}
+    return FunctionAudit(function, input_name, None, verdicts)
+
+
 def stop(audit: FunctionAudit, rules: tuple[Rule, ...], reason: str) -> None:
     """Leave open the rules that have not judged a function yet."""
     audit.incomplete = reason

@@ -30,6 +30,7 @@ from ptxaudit.engine.function_audit import (
     stop,
     unanalysed,
     unread,
+    without_needs,
 )
 from ptxaudit.engine.function_report import report_alone, with_synchronisation
 from ptxaudit.engine.image import ImageKind, KernelImage
@@ -39,6 +40,7 @@ from ptxaudit.engine.launches import completed, launch_of, overridden
 from ptxaudit.engine.parts import whole_result
 from ptxaudit.engine.registry import Rule, load_checks
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
+from ptxaudit.engine.screening import sought_roots
 from ptxaudit.engine.sources import commented_sources, consulted, sources_beside
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
@@ -178,7 +180,8 @@ def _alone(image: KernelImage, options: AuditOptions) -> ImageResult | None:
 
 
 def _whole(image: KernelImage, options: AuditOptions) -> ImageResult | None:
-    audited = _audit_own_language(image, options)
+    is_scanned = image.kind is ImageKind.CUBIN and image.started is None
+    audited = _audit_own_language(image, options, sought_roots(options) if is_scanned else None)
     if audited is None:
         return None
     if image.kind is ImageKind.CUBIN:
@@ -189,7 +192,7 @@ def _whole(image: KernelImage, options: AuditOptions) -> ImageResult | None:
 def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | None:
     """A large cubin; nothing of a part but its results and lines is kept while the next one is audited."""
     results: list[ImageResult] = []
-    parts = load_parts(image, options.selection.name_filter)
+    parts = load_parts(image, options.selection.name_filter, sought_roots(options))
     holds_functions = False
     lines: DebugLines | None = None
     while True:
@@ -197,7 +200,7 @@ def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | No
             part = next(parts, None)
         if part is None:
             break
-        holds_functions = holds_functions or bool(part.module.functions)
+        holds_functions = holds_functions or bool(part.module.functions or part.module.ruled_out)
         audited = _audit_module(image, part.module, options, part.own)
         if audited is not None:
             audited.debug_lines = lines  # those of the whole cubin, which are read once
@@ -208,24 +211,33 @@ def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | No
     return None if holds_functions else _whole(image, options)
 
 
-def _audit_own_language(image: KernelImage, options: AuditOptions) -> _ImageAudit | None:
+def _audit_own_language(
+    image: KernelImage, options: AuditOptions, sought: frozenset[str] | None = None
+) -> _ImageAudit | None:
     """An image judged in its own language; ``None`` when none of its functions is asked for."""
     with bounded():
-        module = load_image(image, options.selection.name_filter)
+        module = load_image(image, options.selection.name_filter, sought)
     return _audit_module(image, module, options, len(module.functions))
 
 
 def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own: int) -> _ImageAudit | None:
     """The first ``own`` functions of a module judged; ``None`` when none of them is asked for."""
-    chosen = [function for function in module.functions[:own] if _is_chosen(function, options)]
     lost = [unread(one, module, options.rules) for one in module.unread if _is_chosen(one, options)]
-    if not chosen and not lost and module.functions:
+    audits: list[FunctionAudit] = []
+    for place in range(own + 1):
+        for other in module.ruled_out.get(place, ()):
+            if _is_chosen(other, options):
+                audits.append(without_needs(other, module.name, options.rules))
+        if place < own and _is_chosen(module.functions[place], options):
+            function = module.functions[place]
+            audits.append(_audit_function(function, module, image, options, options.rules))
+    audits += lost
+    if not audits and (module.functions or module.ruled_out):
         return None
-    audits = [_audit_function(one, module, image, options, options.rules) for one in chosen] + lost
     notes = [f"{note.location}: {note.message}" for note in module.notes]
-    if len(image.place.parts) == 1 and not module.functions and not module.unread:
+    if len(image.place.parts) == 1 and not (module.functions or module.unread or module.ruled_out):
         notes.append(f"{image.name}: found no kernel and no function, so there is nothing to audit")
-    for one in chosen:
+    for one in (audit.function for audit in audits[: len(audits) - len(lost)]):
         said = launch_of(options.launches, one.name, one.demangled)
         notes += [f"{image.name}: {one.demangled}: {line}" for line in overridden(said, one.facts)]
     return _ImageAudit(image, module, audits, notes=notes)

@@ -17,27 +17,36 @@ from ptxaudit.frontends.containers.content import (
 )
 from ptxaudit.frontends.sass import load_cubin
 from ptxaudit.frontends.sass.tools import ToolRun
-from ptxaudit.ir.function import Module
+from ptxaudit.ir.function import Function, Module
 from ptxaudit.source import SourceText
 
 if TYPE_CHECKING:
     from ptxaudit.frontends.sass.parts import Part
 
 
-def load_image(image: KernelImage, wanted: Callable[[str], bool] | None = None) -> Module:
+def load_image(
+    image: KernelImage,
+    wanted: Callable[[str], bool] | None = None,
+    sought: frozenset[str] | None = None,
+) -> Module:
     """Read an image by the front end for its content; raises :class:`InputError` in one line.
 
-    Of a cubin only the functions that ``wanted`` says yes to need be read.
+    Of a cubin only the functions that ``wanted`` says yes to need be read, and of these only those that may
+    have one of the root mnemonics ``sought``, if any are named.
     """
-    module = load_module(image.name, image.content, image.started, wanted)
+    module = load_module(image.name, image.content, image.started, wanted, sought)
     return module if image.architecture is None else _targeted(module, image.architecture)
 
 
-def load_parts(image: KernelImage, wanted: Callable[[str], bool] | None = None) -> "Iterator[Part]":
+def load_parts(
+    image: KernelImage,
+    wanted: Callable[[str], bool] | None = None,
+    sought: frozenset[str] | None = None,
+) -> "Iterator[Part]":
     """Read a large cubin part by part; otherwise as :func:`load_image`."""
     from ptxaudit.frontends.sass import parts
 
-    for part in parts.load_parts(image.content, image.name, wanted):
+    for part in parts.load_parts(image.content, image.name, wanted, sought):
         if image.architecture is None:
             yield part
         else:
@@ -49,10 +58,11 @@ def load_module(
     data: bytes,
     started: ToolRun | None = None,
     wanted: Callable[[str], bool] | None = None,
+    sought: frozenset[str] | None = None,
 ) -> Module:
     """Read one PTX text or cubin, a cubin from its ``started`` disassembler if any.
 
-    ``wanted`` is as for :func:`load_image`.
+    ``wanted`` and ``sought`` are as for :func:`load_image`.
     Raises :class:`InputError` in one line.
     """
     if not data.strip():
@@ -63,7 +73,7 @@ def load_module(
             raise BinaryFault(name, len(data), "the end of the file", "a whole ELF header")
         if machine != EM_CUDA:
             raise BinaryFault(name, MACHINE_OFFSET, f"ELF machine {machine}", f"a cubin's ({EM_CUDA})")
-        return load_cubin(data, name, started, wanted)
+        return load_cubin(data, name, started, wanted, sought)
     # An audit of cubins does without the PTX front end.
     from ptxaudit.frontends.ptx import load_ptx
 
@@ -75,8 +85,12 @@ def _targeted(module: Module, stated: Architecture) -> Module:
     target = refined(module.architecture, stated)
     if target == module.architecture:
         return module
-    functions = tuple(replace(one, architecture=target) for one in module.functions)
-    return replace(module, architecture=target, functions=functions)
+
+    def targeted(functions: tuple[Function, ...]) -> tuple[Function, ...]:
+        return tuple(replace(one, architecture=target) for one in functions)
+
+    others = {place: targeted(several) for place, several in module.ruled_out.items()}
+    return replace(module, architecture=target, functions=targeted(module.functions), ruled_out=others)
 
 
 def _ptx_text(name: str, data: bytes) -> SourceText:

@@ -106,7 +106,8 @@ def _findings(rule: Rule, ptx: FunctionAudit, sass: FunctionAudit, twins: Twins)
             kept.append(finding)
         else:
             ours[place] = _joined(ours[place], finding)
-    if rule.pattern.category is Category.PERFORMANCE and sass.verdicts.get(rule.id) is Verdict.CLEAN:
+    unseen = sass.verdicts.get(rule.id) in (Verdict.CLEAN, Verdict.NOT_APPLICABLE)
+    if rule.pattern.category is Category.PERFORMANCE and unseen:
         ours = [replace(one, evidence=(*one.evidence, "The SASS at hand does not show it.")) for one in ours]
     return [twins.decorated(one) for one in (*ours, *kept)]
 

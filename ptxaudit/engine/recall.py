@@ -132,6 +132,7 @@ def _basis(options: AuditOptions) -> str:
         options.count,
         options.listings,
         options.assemble,
+        options.scan,
         repr(options.limits),
         None if options.pack is None else f"{options.pack.__module__}.{options.pack.__qualname__}",
     )

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.errors import PatternError, UsageError
+from ptxaudit.ir.traits import Trait
 from ptxaudit.rules.model import Outcome
 from ptxaudit.rules.pattern import Pattern, load_shipped_pattern, pattern_files
 
@@ -44,7 +46,14 @@ class ShippedCheck:
 
     def load(self) -> Check:
         """The function."""
-        return _load_check(self.rule)
+        check: Check = _load_module(self.rule).check
+        return check
+
+    @property
+    def needs(self) -> tuple[Trait, ...]:
+        """What a SASS function has one of at least, unless the rule is not applicable to it."""
+        needs: tuple[Trait, ...] = _load_module(self.rule).NEEDS
+        return needs
 
     def __call__(self, analysis: FunctionAnalysis) -> Outcome:
         """What the check says of a function."""
@@ -97,9 +106,13 @@ def _shipped_check(rule_id: str) -> ShippedCheck:
 
 
 @cache
-def _load_check(rule_id: str) -> Check:
-    check: Check = importlib.import_module(check_module_name(rule_id)).check
-    return check
+def _load_module(rule_id: str) -> ModuleType:
+    return importlib.import_module(check_module_name(rule_id))
+
+
+def needs_of(rule: Rule) -> tuple[Trait, ...] | None:
+    """What a SASS function has one of at least where a rule is applicable to it; ``None``: not known."""
+    return rule.check.needs if isinstance(rule.check, ShippedCheck) else None
 
 
 def select_rules(

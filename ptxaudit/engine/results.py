@@ -31,7 +31,8 @@ class AuditOptions:
     ``pack`` makes of each function's code what a report keeps of it; it runs where the function is audited,
     which may be another process. Without it no code is kept.
     ``limits`` are those in force where this is made. ``partial`` makes an interruption (Ctrl-C, a signal to
-    stop) end the audit with what there is, in a report that says so.
+    stop) end the audit with what there is, in a report that says so. ``scan`` leaves SASS functions
+    unread that have no instruction that a rule is about; the report is the same without.
     """
 
     rules: tuple[Rule, ...]
@@ -47,6 +48,7 @@ class AuditOptions:
     pack: Callable[[FunctionCode], bytes] | None = None
     limits: Limits = field(default_factory=limits)
     partial: bool = False
+    scan: bool = True
 
     @property
     def selection(self) -> Selection:

@@ -148,13 +148,13 @@ def _may_hold_kernels(path: Path) -> bool:
 
 @contextlib.contextmanager
 def started_early(
-    images: Iterator[Found], is_known: Callable[[KernelImage], bool] | None = None
+    images: Iterator[Found], is_unneeded: Callable[[KernelImage], bool] | None = None
 ) -> Iterator[Iterator[Found]]:
     """The images, a lone cubin with its disassembler running.
 
     For a single cubin most of an audit's time is the disassembler's; it shares that with the loading of the
-    analyses when it starts first, unless ``is_known`` says that the image need not be audited. What is wrong
-    with the input is left for the audit to say.
+    analyses when it starts first, unless ``is_unneeded`` says that it is not needed
+    yet. What is wrong with the input is left for the audit to say.
     """
     first = next(images, None)
     if not isinstance(first, KernelImage) or first.kind is not ImageKind.CUBIN or len(first.place.parts) > 1:
@@ -162,7 +162,7 @@ def started_early(
         return
     second = next(images, None)
     run = None
-    unneeded = is_read_in_parts(first.content) or (is_known is not None and is_known(first))
+    unneeded = is_read_in_parts(first.content) or (is_unneeded is not None and is_unneeded(first))
     if second is None and not unneeded:
         with contextlib.suppress(PtxauditError):
             run = start_disassembler(first.content, first.name)

@@ -157,7 +157,9 @@ class UnreadFunction:
 class Module:
     """All functions of one PTX file or cubin. ``text`` is the PTX, or the SASS listing a report shows.
 
-    ``unread`` are functions that are not among them because they could not be read.
+    ``unread`` are functions that are not among them because they could not be read. ``ruled_out`` are those
+    that were not read because they have no instruction that was sought: what is known of them but their
+    code, by the number of ``functions`` that stand before them.
     """
 
     name: str
@@ -168,3 +170,4 @@ class Module:
     notes: tuple[Note, ...] = ()
     sha256: str = ""
     unread: tuple[UnreadFunction, ...] = ()
+    ruled_out: Mapping[int, tuple[Function, ...]] = field(default_factory=dict)

@@ -23,18 +23,29 @@ def start_disassembler(data: bytes, name: str, wanted: Callable[[str], bool] | N
 
 @STOPWATCH.stage(Stage.FRONT_END)
 def load_cubin(
-    data: bytes, name: str, started: ToolRun | None = None, wanted: Callable[[str], bool] | None = None
+    data: bytes,
+    name: str,
+    started: ToolRun | None = None,
+    wanted: Callable[[str], bool] | None = None,
+    sought: frozenset[str] | None = None,
 ) -> Module:
     """Disassemble and lower the functions of a cubin; ``name`` is what messages and locations call it.
 
     ``wanted`` says yes to the (mangled) names of the functions that are needed; what they may call is read
     too, and what shares their sections. All are read without it.
+    Where root mnemonics are ``sought``, functions that have none of them are ``ruled_out`` and not read.
     Where the disassembler fails it is asked for the functions apart; those that it fails on are ``unread``.
     ``started`` is what :func:`start_disassembler` gave for the same cubin; it is ended here.
     Raises :class:`BinaryFault` for a malformed file, :class:`UnsupportedArchitecture` for SASS of an
     architecture whose tables are missing, :class:`ToolError` when nvdisasm is missing, old or fails
     on all functions.
     """
+    if sought is not None and started is None:
+        from ptxaudit.frontends.sass.screened import load_screened
+
+        screened = load_screened(data, name, sought, wanted)
+        if screened is not None:
+            return screened
     with started or start_disassembler(data, name, wanted) as run:
         # What lowering needs (graphs, tables) is loaded while the disassembler works.
         from ptxaudit.frontends.sass.load import lower_cubin

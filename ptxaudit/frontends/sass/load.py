@@ -2,7 +2,7 @@
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ptxaudit.errors import BinaryFault, ToolError
@@ -56,6 +56,7 @@ def module_of(
     lowering: Lowering,
     functions: list[Function],
     unread: tuple[UnreadFunction, ...],
+    others: Mapping[int, tuple[Function, ...]] | None = None,
 ) -> Module:
     """The module of functions that were lowered from a cubin, with the listing and notes that came of it."""
     return Module(
@@ -67,6 +68,7 @@ def module_of(
         notes=tuple(lowering.notes),
         sha256=hashlib.sha256(data).hexdigest(),
         unread=unread,
+        ruled_out=others or {},
     )
 
 
@@ -82,23 +84,48 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
+def ruled_out(section: str, cubin: Cubin, lowering: Lowering) -> list[Function]:
+    """The functions of a section that is not read, without their code; their lines are left empty."""
+    size = len(cubin.code[section])
+    functions: list[Function] = []
+    for symbol, end in _extents(section, 0, size, cubin):
+        body = _body(symbol, Section(section, 0, []), end, cubin)
+        lowering.pass_over(body.name, (end - symbol.start) // INSTRUCTION_BYTES)
+        functions.append(
+            Function(
+                body.name,
+                body.demangled,
+                Language.SASS,
+                lowering.architecture,
+                body.is_entry,
+                (),
+                (),
+                body.facts,
+            )
+        )
+    return functions
+
+
 def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
     """Split a section's code at its function symbols; helpers that share it become functions of their own."""
     size = section.start + INSTRUCTION_BYTES * len(section.instructions)
     expected = len(cubin.code[section.name]) if section.name in cubin.code else size
     if size > expected:
         raise BinaryFault(file, None, f"{size:#x} bytes disassembled", f"{expected:#x} in {section.name}")
-    symbols = [symbol for symbol in cubin.functions if symbol.section == section.name]
+    extents = _extents(section.name, section.start, size, cubin)
+    return [_body(symbol, section, end, cubin) for symbol, end in extents]
+
+
+def _extents(section: str, first: int, size: int, cubin: Cubin) -> list[tuple[FunctionSymbol, int]]:
+    """The functions of a section whose code begins at ``first``, each with where it ends."""
+    symbols = [symbol for symbol in cubin.functions if symbol.section == section]
     starts = {symbol.start: symbol for symbol in reversed(symbols)}
-    if section.start not in starts:
-        whole = section.name.removeprefix(".text.")
-        starts[section.start] = FunctionSymbol(whole, section.name, section.start, size, True, -1)
+    if first not in starts:
+        whole = section.removeprefix(".text.")
+        starts[first] = FunctionSymbol(whole, section, first, size, True, -1)
     ordered = sorted(starts)
-    return [
-        _body(starts[start], section, end, cubin)
-        for start, end in zip(ordered, [*ordered[1:], size], strict=True)
-        if start < end
-    ]
+    ends = zip(ordered, [*ordered[1:], size], strict=True)
+    return [(starts[start], end) for start, end in ends if start < end]
 
 
 def _constants(cubin: Cubin, holder: str) -> dict[int, bytes]:

@@ -27,13 +27,12 @@ from ptxaudit.ir.cfg import build_blocks
 from ptxaudit.ir.function import BasicBlock, Function, Language, LaunchFacts, Note, Scoreboard
 from ptxaudit.ir.instruction import Guard, Instruction
 from ptxaudit.ir.operands import Immediate, LabelReference, Operand, Register, Symbol
-from ptxaudit.isa.sass.opcodes import DESTINATIONS
+from ptxaudit.isa.sass.opcodes import DESTINATIONS, INDIRECT_BRANCHES
 from ptxaudit.isa.sass.registers import accesses
 from ptxaudit.source import Location, LocationKind
 
 _GUARD = re.compile(r"@(!?)(U?P(?:T|\d+))$")
 _JUMPS = frozenset({"BRA", "JMP"})
-_INDIRECT = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
 _ENDS = frozenset({"EXIT", "RET", "KILL"})
 _LABELLED = frozenset({"BRA", "JMP", "CALL", "BSSY", "WARPSYNC", "RET"})
 _MAYBE = frozenset({"DIV", "CONV", "ANY"})
@@ -77,6 +76,11 @@ class Lowering:
     _noted: set[str] = field(default_factory=set)
     _lines_before: int = 0
 
+    def pass_over(self, name: str, count: int) -> None:
+        """Leave room for the lines of a function of so many instructions that is not lowered."""
+        self.lines.append(f"// {name}: not read, it has nothing that the selected rules are about")
+        self.lines.extend([""] * count)
+
     def next_part(self) -> None:
         """Begin a listing and notes that go on where those so far end."""
         self._lines_before += len(self.lines)
@@ -85,7 +89,13 @@ class Lowering:
     def function(self, body: Body) -> Function:
         """Lower one function and append it to the listing."""
         self.lines.append(f"// {body.name}")
-        instructions = self._instructions(body, body.raw[: _length_without_padding(body)])
+        length = _length_without_padding(body)
+        instructions = self._instructions(body, body.raw[:length])
+        # A line for each instruction of the file: how long a function is need not be known to count them.
+        self.lines.extend(
+            f"{body.start + INSTRUCTION_BYTES * (length + number):#06x}  {raw['opcode']}"
+            for number, raw in enumerate(body.raw[length:])
+        )
         blocks = self._blocks(body, instructions)
         return Function(
             name=body.name,
@@ -156,7 +166,7 @@ def _jump_tables(
     starts = {block.start_position: block.id for block in blocks}
     tables: dict[int, tuple[int, ...]] = {}
     for instruction in instructions:
-        if instruction.opcode.partition(".")[0] in _INDIRECT:
+        if instruction.opcode.partition(".")[0] in INDIRECT_BRANCHES:
             listed = body.indirect_targets.get(instruction.location.offset or 0, ())
             targets = tuple(starts[offset] for offset in dict.fromkeys(listed) if offset in starts)
             if targets:
@@ -212,8 +222,8 @@ def _length_without_padding(body: Body) -> int:
     return last if is_self_loop and not reached and not targeted else len(body.raw)
 
 
-_NEVER_FALL_THROUGH = _ENDS | _JUMPS | _INDIRECT | {"BPT"}
-_CONTROL = _JUMPS | _INDIRECT | _ENDS | {"CALL", "BPT"}
+_NEVER_FALL_THROUGH = _ENDS | _JUMPS | INDIRECT_BRANCHES | {"BPT"}
+_CONTROL = _JUMPS | INDIRECT_BRANCHES | _ENDS | {"CALL", "BPT"}
 
 
 class _ControlFlow:
@@ -235,7 +245,7 @@ class _ControlFlow:
             self._targets[index] = self._inside(_label_offsets(instruction))
             takes_predicate = len(instruction.operands) > 1
             conditional = conditional or takes_predicate or not _MAYBE.isdisjoint(parts)
-        elif root in _INDIRECT:
+        elif root in INDIRECT_BRANCHES:
             listed = indirect_targets.get(self._start + INSTRUCTION_BYTES * index, ())
             self._targets[index] = self._inside(listed)
             if not listed:

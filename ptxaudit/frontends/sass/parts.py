@@ -15,6 +15,8 @@ from ptxaudit.frontends.sass.disassemble import MOST_AT_ONCE, Section, disassemb
 from ptxaudit.frontends.sass.elf import Cubin, read_cubin, read_header
 from ptxaudit.frontends.sass.load import lowered_functions, module_of
 from ptxaudit.frontends.sass.lower import Lowering
+from ptxaudit.frontends.sass.screen import Screen
+from ptxaudit.frontends.sass.screened import lowered_in_order, sections_to_read
 from ptxaudit.frontends.sass.sections import Symbol, read_sections
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
 from ptxaudit.ir.function import Function, Module, UnreadFunction
@@ -32,14 +34,19 @@ class Part:
     own: int
 
 
-def load_parts(data: bytes, name: str, wanted: Callable[[str], bool] | None = None) -> Iterator[Part]:
-    """The parts of a cubin, each of a few megabytes of code, or of one section.
+def load_parts(
+    data: bytes,
+    name: str,
+    wanted: Callable[[str], bool] | None = None,
+    sought: frozenset[str] | None = None,
+) -> Iterator[Part]:
+    """The parts of a cubin, each of a few megabytes of code that is read, or of one section.
 
-    ``wanted`` and the errors are as for :func:`ptxaudit.frontends.sass.load_cubin`.
+    ``wanted``, ``sought`` and the errors are as for :func:`ptxaudit.frontends.sass.load_cubin`.
     """
     header = read_header(data, name)
     require_sass_support(Architecture(header.architecture_number), name)
-    reader = _Reader(data, name, read_cubin(data, name, header), wanted)
+    reader = _Reader(data, name, read_cubin(data, name, header), wanted, sought)
     for groups in reader.parts():
         with STOPWATCH.stage(Stage.FRONT_END):
             part = reader.read(groups)
@@ -47,13 +54,25 @@ def load_parts(data: bytes, name: str, wanted: Callable[[str], bool] | None = No
 
 
 class _Reader:
-    def __init__(self, data: bytes, name: str, cubin: Cubin, wanted: Callable[[str], bool] | None) -> None:
+    def __init__(
+        self,
+        data: bytes,
+        name: str,
+        cubin: Cubin,
+        wanted: Callable[[str], bool] | None,
+        sought: frozenset[str] | None,
+    ) -> None:
         self._data = data
         self._name = name
         self._cubin = cubin
-        self._sizes = [section.size for section in read_sections(data, name)]
+        table = read_sections(data, name)
+        self._sizes = [section.size for section in table]
+        self._names = [section.name for section in table]
         groups = sorted(symbols_by_section(data, name), key=lambda group: group[0].section)
         self._groups = [one for one in groups if wanted is None or is_needed(one, wanted)]
+        self._taken: frozenset[int] | None = None
+        if sought is not None and Screen.is_trusted(cubin):
+            self._taken = sections_to_read(Screen(cubin, sought), self._groups, self._names)
         self._holding: dict[str, _Group] = {}
         for group in groups:
             for symbol in group:
@@ -65,7 +84,7 @@ class _Reader:
         part: list[_Group] = []
         held = 0
         for group in self._groups:
-            own = self._sizes[group[0].section]
+            own = self._sizes[group[0].section] if self._is_read(group) else 0
             if part and (held + own > size.LARGEST_PART or len(part) == MOST_AT_ONCE):
                 yield part
                 part, held = [], 0
@@ -74,12 +93,18 @@ class _Reader:
         if part:
             yield part
 
+    def _is_read(self, group: _Group) -> bool:
+        return self._taken is None or group[0].section in self._taken
+
     def read(self, groups: list[_Group]) -> Part:
         """A part with what it calls."""
-        sections, unread = self._disassembled(groups)
-        functions = lowered_functions(sections, self._cubin, self._name, self._lowering)
-        called = self._called(functions, {group[0].section for group in groups})
-        module = module_of(self._data, self._name, self._lowering, [*functions, *called], unread)
+        own = [group for group in groups if self._is_read(group)]
+        sections, unread = self._disassembled(own) if own else ((), ())
+        order = [(self._names[group[0].section], self._is_read(group)) for group in groups]
+        functions, others = lowered_in_order(order, sections, self._cubin, self._name, self._lowering)
+        called = self._called(functions, {group[0].section for group in own})
+        lowered = [*functions, *called]
+        module = module_of(self._data, self._name, self._lowering, lowered, unread, others)
         self._lowering.next_part()
         return Part(module, len(functions))
 

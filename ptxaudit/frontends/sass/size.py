@@ -8,10 +8,15 @@ _TYPE_AT, _EXECUTABLE = 16, 2  # e_type, ET_EXEC
 _CARRIED_PTX = b".nv_debug_ptx_txt"
 
 
+def carries_ptx(data: bytes) -> bool:
+    """Whether a cubin holds the PTX that it was assembled from."""
+    return _CARRIED_PTX in data
+
+
 def is_read_in_parts(data: bytes) -> bool:
     """Whether a cubin is large.
 
     One that carries its PTX is read as a whole, since the PTX is of all functions, and so is one that is yet
     to be linked: nvdisasm crashes when it is asked for single functions of such a file.
     """
-    return len(data) > LARGEST_WHOLE and data[_TYPE_AT] == _EXECUTABLE and _CARRIED_PTX not in data
+    return len(data) > LARGEST_WHOLE and data[_TYPE_AT] == _EXECUTABLE and not carries_ptx(data)

@@ -61,3 +61,6 @@ _TABLE = {
 DESTINATIONS: dict[str, Destinations] = {
     root: destinations for destinations, roots in _TABLE.items() for root in roots.split()
 }
+
+INDIRECT_BRANCHES = frozenset({"BRX", "BRXU", "JMX", "JMXU"})
+"""Branches whose targets stand in the notes of the cubin."""
