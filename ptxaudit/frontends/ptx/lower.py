@@ -21,6 +21,7 @@ from ptxaudit.ir.function import Function, Language, Module, Note, Variable
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import LabelReference, Operand, Register, Symbol
 from ptxaudit.isa.ptx.forms import InstructionForm, instruction_form
+from ptxaudit.isa.ptx.targets import Requirement, missing_requirement
 from ptxaudit.source import SourceLine, SourceText
 
 _TRANSFERS = {
@@ -40,7 +41,7 @@ def lower_module(tree: syntax.Module, source: SourceText) -> Module:
     :class:`UnsupportedArchitecture` if ``.target`` names none that is known.
     """
     architecture = _architecture(tree, source)
-    context = _Context.of(tree, source)
+    context = _Context.of(tree, source, architecture)
     functions = tuple(
         _FunctionLowering(context, architecture, item, item.body).lower()
         for item in tree.items
@@ -79,6 +80,7 @@ class _Context:
     """What the functions of a module share."""
 
     source: SourceText
+    architecture: Architecture
     version: tuple[int, int]
     files: dict[int, str]
     variables: tuple[Variable, ...]
@@ -87,22 +89,25 @@ class _Context:
     plans: dict[tuple[str, int], _Plan] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tree: syntax.Module, source: SourceText) -> "_Context":
+    def of(cls, tree: syntax.Module, source: SourceText, architecture: Architecture) -> "_Context":
         files = {item.index: item.name for item in tree.items if isinstance(item, syntax.File)}
         declarations = (item for item in tree.items if isinstance(item, syntax.VariableDeclaration))
         variables = tuple(variable for one in declarations for variable in variables_of(one))
         functions = (item for item in tree.items if isinstance(item, syntax.Function))
         no_return = frozenset(one.name for one in functions if _never_returns(one.directives))
-        return cls(source, tree.version, files, variables, no_return)
+        return cls(source, architecture, tree.version, files, variables, no_return)
 
     def plan(self, statement: syntax.Instruction) -> _Plan:
-        """The plan of a statement's opcode; notes an unknown one."""
+        """The plan of a statement's opcode; notes one that is unknown or that the target has not."""
         key = (statement.opcode, len(statement.operands))
         found = self.plans.get(key)
         if found is None:
             form = instruction_form(*key)
             if not form.known:
-                self._note(statement, form)
+                self._note_unknown(statement, form)
+            missing = missing_requirement(form.name, self.architecture)
+            if missing is not None:
+                self._note_missing(statement, missing)
             transfer = _TRANSFERS.get(statement.opcode.partition(".")[0])
             simple = form.written == (0,) and not form.read_written
             pure = not form.written and not form.read_written
@@ -110,9 +115,19 @@ class _Context:
             self.plans[key] = found
         return found
 
-    def _note(self, statement: syntax.Instruction, form: InstructionForm) -> None:
+    def _place(self, statement: syntax.Instruction) -> str:
         line, column = self.source.line_column(statement.offset)
-        place = f"{self.source.name}:{line}:{column}"
+        return f"{self.source.name}:{line}:{column}"
+
+    def _note_missing(self, statement: syntax.Instruction, missing: Requirement) -> None:
+        message = (
+            f"{self.architecture.name} has no {missing.family} instructions, which need {missing.targets}: "
+            "no assembler takes this, the verdicts are of what the text says"
+        )
+        self.notes.setdefault(message, Note(message, self._place(statement)))
+
+    def _note_unknown(self, statement: syntax.Instruction, form: InstructionForm) -> None:
+        place = self._place(statement)
         unknown = [f"modifier '.{one}' of '{form.name}'" for one in form.unknown_modifiers]
         for what in unknown or [f"instruction '{form.name}'"]:
             message = f"unknown {what}: assumed to touch any memory"
@@ -329,9 +344,7 @@ class _FunctionLowering:
         return found
 
 
-def _effects(
-    plan: _Plan, resolved: list[Resolved]
-) -> tuple[tuple[Register, ...], tuple[Register, ...]]:
+def _effects(plan: _Plan, resolved: list[Resolved]) -> tuple[tuple[Register, ...], tuple[Register, ...]]:
     writes: tuple[Register, ...] = ()
     reads: tuple[Register, ...] = ()
     for position, one in enumerate(resolved):
