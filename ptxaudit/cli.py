@@ -63,6 +63,7 @@ from ptxaudit.options import (
     Reports,
     Scope,
     Shown,
+    assemble_option,
     comparison_report_options,
     input_options,
     kernel_option,
@@ -337,9 +338,14 @@ def _complain(run: "AuditRun", show_traceback: bool = False, inputs: bool = True
     type=click.Choice(list(FAIL_ON)),
     help="Exit 1 with a new finding this bad or worse (default: that of the settings, else error).",
 )
+@assemble_option
 @scope_options
-def diff_command(old: str, new: str, reports: Reports, fail_on: str | None, scope: Scope) -> int:
+def diff_command(
+    old: str, new: str, reports: Reports, fail_on: str | None, assemble: bool, scope: Scope
+) -> int:
     """Compare two builds (files, libraries, directories): synchronisation, findings, verdicts, by kernel.
+
+    PTX is assembled, so that registers and accesses of local memory (spills) are compared, too.
 
     Exit codes as for audit; 1 when the new build has a finding that the old one had not. What the project's
     settings say of findings holds here, too.
@@ -353,7 +359,7 @@ def diff_command(old: str, new: str, reports: Reports, fail_on: str | None, scop
     selection = selection_of(scope)
     settings = settings_of(None)
     options, registry = audit_options(scope, settings)
-    options = replace(options, count=True, listings=False)
+    options = replace(options, count=True, listings=False, assemble=assemble)
     runs = []
     for side in (old, new):
         with _progress([side]) as progress, in_force(options.limits):

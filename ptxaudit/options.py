@@ -213,18 +213,19 @@ class Shown:
         return Store(self.store_folder or (Path(named) if named else None), self.store_megabytes)
 
 
+assemble_option = click.option(
+    "--assemble/--no-assemble",
+    default=True,
+    show_default=True,
+    help="Have PTX assembled, so that its SASS is audited too.",
+)
 shown_options = _group(
     "shown",
     Shown,
     click.option(
         "--format", "output", type=click.Choice(["text", "github"]), default="text", help="Standard output."
     ),
-    click.option(
-        "--assemble/--no-assemble",
-        default=True,
-        show_default=True,
-        help="Have PTX assembled, so that its SASS is audited too.",
-    ),
+    assemble_option,
     click.option(
         "--scan/--no-scan",
         default=True,

@@ -1,11 +1,13 @@
 """Comparing two builds: pairing, what is counted, what is said, exit codes."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from audit_support import KERNEL, Run, audit_text, tiny_registry
+from join_support import needs_ptxas
 
 from ptxaudit.engine.changes import changes
 from ptxaudit.engine.compare import CountChange, compare, pair
@@ -266,3 +268,50 @@ def test_a_page_tells_what_changed_where(tmp_path: Path) -> None:
     assert "added mbarrier wait .acquire.cta in a loop: line" in page
     none = report(KERNEL.replace("bar.sync 0;", ""), tmp_path)
     assert "<b>gone</b>" in compare_html.render(compare(old, none), "old", "new")
+
+
+def many_live(limit: str) -> str:
+    """A kernel whose 40 values live across a barrier, with a directive in front."""
+    loads = "\n".join(f"    ld.global.u32 %r{n}, [%rd1+{4 * n}];" for n in range(40))
+    stores = "\n".join(f"    st.global.u32 [%rd1+{4 * n}], %r{n};" for n in range(39, -1, -1))
+    return f"""\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry kernel(.param .u64 out)
+{limit}
+{{
+    .reg .b32 %r<40>;
+    .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [out];
+{loads}
+    bar.sync 0;
+{stores}
+    ret;
+}}
+"""
+
+
+@needs_ptxas
+def test_registers_and_spills_of_two_ptx_builds_are_compared(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("old.ptx").write_text(many_live(""))
+    Path("new.ptx").write_text(many_live(".maxnreg 24"))
+    assert run("diff", "old.ptx", "new.ptx", *TINY) == 0
+    shown = capfd.readouterr().out
+    assert re.search(r"registers per thread: \d+ -> 2\d\n", shown)
+    assert re.search(r"local loads \(spills or arrays\): 0 -> \d+\n", shown)
+    assert re.search(r"local stores \(spills or arrays\): 0 -> \d+\n", shown)
+    assert run("diff", "old.ptx", "new.ptx", *TINY, "--no-assemble") == 0
+    assert "registers per thread" not in capfd.readouterr().out
+
+
+@needs_ptxas
+def test_what_only_one_side_can_assemble_is_still_one_kernel(
+    run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("old.ptx").write_text(KERNEL)
+    Path("new.ptx").write_text(KERNEL.replace(".version 8.0", ".version 99.0"))
+    assert run("diff", "old.ptx", "new.ptx", *TINY) == 0
+    assert "1 kernel in both, 0 of them changed" in capfd.readouterr().out

@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from ptxaudit.engine.baseline import entry_of, match
 from ptxaudit.engine.changes import SynchronisationChange, changes
+from ptxaudit.engine.function_report import LOCAL_LOADS, LOCAL_STORES, REGISTERS
 from ptxaudit.rules.model import AuditReport, Finding, FunctionReport, Verdict
 
 LEAST_LIKENESS = 0.8
 MOST_LIKENESSES = 10_000
-REGISTERS = "registers per thread"
+_NUMBERS = (REGISTERS, LOCAL_LOADS, LOCAL_STORES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,17 @@ def _by_function(report: AuditReport) -> dict[_Key, tuple[Finding, ...]]:
 _Pair = tuple[FunctionReport | None, FunctionReport | None]
 _Identity = Callable[[FunctionReport], tuple[str, ...]]
 _IDENTITIES: tuple[_Identity, ...] = (
-    lambda one: (one.name, one.arch, one.evidence),
-    lambda one: (one.name, one.evidence),
-    lambda one: (one.demangled, one.evidence),
+    lambda one: (one.name, one.arch, _language(one)),
+    lambda one: (one.name, _language(one)),
+    lambda one: (one.demangled, _language(one)),
 )
+
+
+def _language(function: FunctionReport) -> str:
+    """The language that a function was given in: in the other one it may only be at hand on one side."""
+    if function.join is None:
+        return function.evidence
+    return "ptx" if function.join.ptx == function.input else "sass"
 
 
 def pair(old: Iterable[FunctionReport], new: Iterable[FunctionReport]) -> list[_Pair]:
@@ -168,7 +176,7 @@ def _alike(
         (difflib.SequenceMatcher(None, candidate.name, function.name).ratio(), index, candidate)
         for index, function in alone
         for candidate in left
-        if candidate.evidence == function.evidence
+        if _language(candidate) == _language(function)
     ]
     found.sort(key=lambda one: (-one[0], one[1]))
     return [(index, candidate) for likeness, index, candidate in found if likeness >= LEAST_LIKENESS]
@@ -205,7 +213,7 @@ def _change(
 def _counts(before: FunctionReport | None, after: FunctionReport | None) -> Iterator[CountChange]:
     if before is None or after is None:
         return
-    old, new = _numbers(before), _numbers(after)
+    old, new = _numbers(before, after), _numbers(after, before)
     in_loops = [Counter(one.kind for one in side.synchronisation if one.looped) for side in (before, after)]
     for kind in sorted({*old, *new}):
         change = CountChange(kind, old[kind], new[kind], (in_loops[0][kind], in_loops[1][kind]))
@@ -213,10 +221,12 @@ def _counts(before: FunctionReport | None, after: FunctionReport | None) -> Iter
             yield change
 
 
-def _numbers(function: FunctionReport) -> Counter[str]:
+def _numbers(function: FunctionReport, other: FunctionReport) -> Counter[str]:
+    """What is counted of a function: what its code alone says where both sides say it."""
     counted = Counter(one.kind for one in function.synchronisation)
-    if REGISTERS in function.facts:
-        counted[REGISTERS] = int(function.facts[REGISTERS])
+    for name in _NUMBERS:
+        if name in function.facts and name in other.facts:
+            counted[name] = int(function.facts[name])
     return counted
 
 

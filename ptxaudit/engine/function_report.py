@@ -1,13 +1,17 @@
 """What a report says of a function: alone, or with the other language beside it."""
 
+from collections import Counter
 from dataclasses import replace
 
 from ptxaudit.analysis.join import Join
 from ptxaudit.engine.function_audit import FunctionAudit
 from ptxaudit.engine.merge import BOTH, Merged
 from ptxaudit.engine.twins import CONFIDENCE
-from ptxaudit.ir.function import Function
+from ptxaudit.ir.function import Function, Language
 from ptxaudit.rules.model import FunctionReport, JoinReport, Synchronisation
+
+REGISTERS = "registers per thread"
+LOCAL_LOADS, LOCAL_STORES = "local loads (spills or arrays)", "local stores (spills or arrays)"
 
 
 def report_alone(audit: FunctionAudit) -> FunctionReport:
@@ -77,8 +81,17 @@ def _facts(function: Function) -> dict[str, str]:
     stated = {
         "threads per CTA": facts.threads,
         "cluster size": facts.cluster_size,
-        "registers per thread": facts.registers or facts.maximum_registers,
+        REGISTERS: facts.registers,
+        "registers per thread at most": facts.maximum_registers,
         "minimum CTAs per multiprocessor": facts.minimum_ctas,
     }
+    if function.language is Language.SASS and function.instructions:  # none where it was not disassembled
+        stated |= _local_accesses(function)
     known = {name: str(value) for name, value in stated.items() if value is not None}
     return {"kind": "kernel" if function.is_entry else "function", **known}
+
+
+def _local_accesses(function: Function) -> dict[str, int | None]:
+    """How many instructions load from and store to local memory (LDL, STL): spills, arrays of a thread."""
+    opcodes = Counter(instruction.opcode.partition(".")[0] for instruction in function.instructions)
+    return {LOCAL_LOADS: opcodes["LDL"], LOCAL_STORES: opcodes["STL"]}
