@@ -19,7 +19,6 @@ def test_a_second_run_takes_what_the_first_kept(
         raise AssertionError("audited again")
 
     monkeypatch.setattr("ptxaudit.engine.image_audit.audit_images", audits_again)
-    monkeypatch.setattr("ptxaudit.engine.audit.audit_images", audits_again)
     assert run_cli(monkeypatch, *arguments, "two.json") == 0
     assert capfd.readouterr() == first
     assert Path("one.json").read_text() == Path("two.json").read_text()

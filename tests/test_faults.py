@@ -253,7 +253,7 @@ def test_nothing_is_left_in_the_temporary_folder(
 def test_a_place_that_cannot_be_written_costs_no_audit(
     run: Run, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, place: str, form: str
 ) -> None:
-    monkeypatch.setattr("ptxaudit.engine.audit.audit_images", None)
+    monkeypatch.setattr("ptxaudit.engine.audit.audit_tasks", None)
     assert run_cli(monkeypatch, "audit", "good.ptx", "--no-assemble", *RULE, f"--{form}", place) == 2
     printed = capfd.readouterr()
     (line,) = printed.err.splitlines()

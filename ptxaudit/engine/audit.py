@@ -16,10 +16,11 @@ from ptxaudit import __version__
 from ptxaudit.engine.findings import report_order
 from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.image import BrokenImage, Found, KernelImage, PassedOver
-from ptxaudit.engine.image_audit import audit_images
+from ptxaudit.engine.image_audit import audit_tasks
 from ptxaudit.engine.launches import unused_launches
 from ptxaudit.engine.progress import SILENT, Progress
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
+from ptxaudit.engine.screening import batches
 from ptxaudit.engine.sources import merged_sources
 from ptxaudit.engine.units import Task, tasks_of
 from ptxaudit.errors import Stopped, UsageError
@@ -255,17 +256,17 @@ def _answers(
 ) -> "Iterator[Answer]":
     jobs, tasks = _jobs(tasks, options.jobs)
     if jobs <= 1:
-        for task in tasks:
-            if isinstance(task, ImageResult):
-                yield task, ()
+        for work in batches(tasks, options, jobs):
+            if isinstance(work, ImageResult):
+                yield work, ()
             else:
-                progress.started(task.name)
-                yield task, audit_images(task.images, options)
+                progress.started(work[0].name)
+                yield from zip(work, audit_tasks(work, options), strict=True)
         return
     # Most audits are of one image: they do without processes.
     from ptxaudit.engine.parallel import parallel_results
 
-    yield from parallel_results(tasks, options, jobs, progress)
+    yield from parallel_results(batches(tasks, options, jobs), options, jobs, progress)
 
 
 def _tasks(images: Iterable[Found]) -> Iterator[KernelImage | ImageResult]:

@@ -85,7 +85,7 @@ def _facts(function: Function) -> dict[str, str]:
         "registers per thread at most": facts.maximum_registers,
         "minimum CTAs per multiprocessor": facts.minimum_ctas,
     }
-    if function.language is Language.SASS and function.instructions:  # none where it was not disassembled
+    if function.language is Language.SASS:
         stated |= _local_accesses(function)
     known = {name: str(value) for name, value in stated.items() if value is not None}
     return {"kind": "kernel" if function.is_entry else "function", **known}
@@ -93,5 +93,10 @@ def _facts(function: Function) -> dict[str, str]:
 
 def _local_accesses(function: Function) -> dict[str, int | None]:
     """How many instructions load from and store to local memory (LDL, STL): spills, arrays of a thread."""
-    opcodes = Counter(instruction.opcode.partition(".")[0] for instruction in function.instructions)
+    if function.opcode_counts is not None:
+        opcodes = function.opcode_counts
+    elif function.instructions:
+        opcodes = Counter(instruction.opcode.partition(".")[0] for instruction in function.instructions)
+    else:
+        return {}  # it could not be read
     return {LOCAL_LOADS: opcodes["LDL"], LOCAL_STORES: opcodes["STL"]}

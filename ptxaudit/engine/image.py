@@ -7,6 +7,7 @@ SASS of one kernel can be joined.
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -15,6 +16,7 @@ from pathlib import Path
 from ptxaudit.arch import Architecture
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.frontends.containers.content import ELF_MAGIC
+from ptxaudit.frontends.sass.disassemble import Section
 from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.printable import printable
 
@@ -59,7 +61,8 @@ class KernelImage:
     the content knows. ``unit`` is equal for images of one compilation, ``None`` when nothing says which
     belong together; such images come one after the other. ``launches`` are launch facts that came with
     the image; what the code itself states and what ``--launch`` says go before them. ``started`` is a
-    disassembler that runs on the content already. ``source`` is the file that it was compiled from by this
+    disassembler that runs on the content already, ``listing`` what one printed of the sections that are to be
+    read. ``source`` is the file that it was compiled from by this
     program, whose lines findings are then about.
     """
 
@@ -70,6 +73,7 @@ class KernelImage:
     unit: str | None = None
     launches: tuple[NamedLaunch, ...] = ()
     started: ToolRun | None = field(default=None, compare=False)
+    listing: Mapping[str, Section] | None = field(default=None, compare=False)
     source: str | None = None
     file: str | None = field(default=None, compare=False)
 

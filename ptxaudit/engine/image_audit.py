@@ -7,7 +7,7 @@ and a cubin that were both given are judged in full, each on its own, and their 
 
 import contextlib
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -44,6 +44,7 @@ from ptxaudit.engine.screening import sought_roots
 from ptxaudit.engine.sources import commented_sources, consulted, sources_beside
 from ptxaudit.engine.summary import is_asked_for, summarise
 from ptxaudit.engine.twins import Twins, source_first
+from ptxaudit.engine.units import Task
 from ptxaudit.errors import (
     InputError,
     PtxauditError,
@@ -51,6 +52,7 @@ from ptxaudit.errors import (
     UnsupportedArchitecture,
     internal_error,
 )
+from ptxaudit.frontends.sass.disassemble import Section
 from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
 from ptxaudit.frontends.sass.size import is_read_in_parts
 from ptxaudit.ir.events import Transfer, TransferKind
@@ -103,6 +105,38 @@ def audit_images(images: tuple[KernelImage, ...], options: AuditOptions) -> tupl
         disturbed=DISTURBANCES.count > before,
     )
     return (first, *results[1:])
+
+
+def audit_tasks(tasks: Sequence[Task], options: AuditOptions) -> Iterator[tuple[ImageResult, ...]]:
+    """:func:`audit_images` of one task after the other, small cubins having been disassembled together."""
+    listings: dict[int, Mapping[str, Section]] = {}
+    if len(tasks) > 1:
+        with STOPWATCH.stage(Stage.OTHER), in_force(options.limits):
+            listings = _listings(tasks, options)
+    for place, task in enumerate(tasks):
+        images = task.images
+        if place in listings:
+            images = (replace(images[0], listing=listings[place]),)
+        yield audit_images(images, options)
+
+
+def _listings(tasks: Sequence[Task], options: AuditOptions) -> dict[int, Mapping[str, Section]]:
+    """What the disassembler says of the tasks, by their place, of those of which it can be asked at once."""
+    # Most audits are of one image, or ask for more than a disassembler tells.
+    from ptxaudit.frontends.sass.batch import Plan, disassembled_together, planned
+
+    plans: dict[int, Plan] = {}
+    for place, task in enumerate(tasks):
+        image = task.images[0]
+        with contextlib.suppress(InputError):
+            if _passed_by(image, options) is None:
+                sought, wanted = sought_roots(options), options.selection.name_filter
+                plan = planned(image.content, image.name, sought, wanted)
+                if plan is not None:
+                    plans[place] = plan
+    places = list(plans)
+    found = disassembled_together(list(plans.values()))
+    return {places[number]: listing for number, listing in found.items()}
 
 
 def _audited(images: tuple[KernelImage, ...], options: AuditOptions) -> tuple[ImageResult, ...]:

@@ -1,6 +1,6 @@
 """From an image to a module: the front end for its language, and what is said of one that is neither."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from ptxaudit.frontends.containers.content import (
     first_token,
 )
 from ptxaudit.frontends.sass import load_cubin
+from ptxaudit.frontends.sass.disassemble import Section
 from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Function, Module
 from ptxaudit.source import SourceText
@@ -34,7 +35,7 @@ def load_image(
     Of a cubin only the functions that ``wanted`` says yes to need be read, and of these only those that may
     have one of the root mnemonics ``sought``, if any are named.
     """
-    module = load_module(image.name, image.content, image.started, wanted, sought)
+    module = load_module(image.name, image.content, image.started, wanted, sought, image.listing)
     return module if image.architecture is None else _targeted(module, image.architecture)
 
 
@@ -59,8 +60,9 @@ def load_module(
     started: ToolRun | None = None,
     wanted: Callable[[str], bool] | None = None,
     sought: frozenset[str] | None = None,
+    listing: Mapping[str, Section] | None = None,
 ) -> Module:
-    """Read one PTX text or cubin, a cubin from its ``started`` disassembler if any.
+    """Read one PTX text or cubin, a cubin from its ``started`` disassembler or its ``listing`` if any.
 
     ``wanted`` and ``sought`` are as for :func:`load_image`.
     Raises :class:`InputError` in one line.
@@ -73,7 +75,7 @@ def load_module(
             raise BinaryFault(name, len(data), "the end of the file", "a whole ELF header")
         if machine != EM_CUDA:
             raise BinaryFault(name, MACHINE_OFFSET, f"ELF machine {machine}", f"a cubin's ({EM_CUDA})")
-        return load_cubin(data, name, started, wanted, sought)
+        return load_cubin(data, name, started, wanted, sought, listing)
     # An audit of cubins does without the PTX front end.
     from ptxaudit.frontends.ptx import load_ptx
 

@@ -10,21 +10,23 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from types import FrameType
 
-from ptxaudit.engine.image_audit import audit_images
+from ptxaudit.engine.image_audit import audit_tasks
 from ptxaudit.engine.progress import Progress
 from ptxaudit.engine.results import AuditOptions, ImageResult
-from ptxaudit.engine.units import Task
+from ptxaudit.engine.units import Task, Work
 from ptxaudit.errors import PtxauditError, Stopped
 
 _WAITING_PER_JOB = 2
 _WAITING_BYTES = 1 << 27
 # What was to be done (a result where nothing was), and the results of it.
 Answer = tuple[Task | ImageResult, tuple[ImageResult, ...]]
+_Results = tuple[tuple[ImageResult, ...], ...]
+_Waiting = tuple[Work | ImageResult, Future[_Results] | None]
 _told_to_end = threading.Event()
 
 
 def parallel_results(
-    tasks: Iterator[Task | ImageResult], options: AuditOptions, jobs: int, progress: Progress
+    work: Iterator[Work | ImageResult], options: AuditOptions, jobs: int, progress: Progress
 ) -> Iterator[Answer]:
     """The results of each task in the order of the tasks, from ``jobs`` processes.
 
@@ -36,7 +38,7 @@ def parallel_results(
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
         try:
-            yield from _in_order(pool, tasks, options, jobs, progress)
+            yield from _in_order(pool, work, options, jobs, progress)
         except BrokenProcessPool as error:
             raise PtxauditError(
                 "found a worker process killed, expected it to finish (try --jobs 1)"
@@ -51,46 +53,51 @@ def parallel_results(
 
 def _in_order(
     pool: ProcessPoolExecutor,
-    tasks: Iterator[Task | ImageResult],
+    work: Iterator[Work | ImageResult],
     options: AuditOptions,
     jobs: int,
     progress: Progress,
 ) -> Iterator[Answer]:
-    waiting: deque[tuple[Task | ImageResult, Future[tuple[ImageResult, ...]] | None]] = deque()
+    waiting: deque[_Waiting] = deque()
     size = 0
     try:
-        for task in tasks:
-            if isinstance(task, ImageResult):
-                waiting.append((task, None))
+        for one in work:
+            if isinstance(one, ImageResult):
+                waiting.append((one, None))
             else:
-                waiting.append((task, pool.submit(_audit_in_worker, task, options)))
-                size += task.size
+                waiting.append((one, pool.submit(_audit_in_worker, one, options)))
+                size += _size(one)
             while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
-                answer = _answer(*waiting[0], progress)
-                done, _ = waiting.popleft()
-                size -= done.size if isinstance(done, Task) else 0
-                yield answer
+                yield from _answers(*waiting[0], progress)
+                size -= _size(waiting.popleft()[0])
         while waiting:
-            answer = _answer(*waiting[0], progress)
+            yield from _answers(*waiting[0], progress)
             waiting.popleft()
-            yield answer
     except (KeyboardInterrupt, Stopped):
         # What is done already is not lost.
-        yield from (_answer(*one, progress) for one in waiting if one[1] is None or _is_done(one[1]))
+        for done in waiting:
+            if done[1] is None or _is_done(done[1]):
+                yield from _answers(*done, progress)
         raise
 
 
-def _is_done(future: Future[tuple[ImageResult, ...]]) -> bool:
+def _size(work: Work | ImageResult) -> int:
+    return 0 if isinstance(work, ImageResult) else sum(task.size for task in work)
+
+
+def _is_done(future: Future[_Results]) -> bool:
     return future.done() and not future.cancelled() and future.exception() is None
 
 
-def _answer(
-    task: Task | ImageResult, future: Future[tuple[ImageResult, ...]] | None, progress: Progress
-) -> Answer:
-    if isinstance(task, ImageResult) or future is None:
-        return task, ()
-    progress.started(task.name)
-    return task, future.result()
+def _answers(
+    work: Work | ImageResult, future: Future[_Results] | None, progress: Progress
+) -> Iterator[Answer]:
+    if isinstance(work, ImageResult) or future is None:
+        assert isinstance(work, ImageResult)
+        yield work, ()
+        return
+    progress.started(work[0].name)
+    yield from zip(work, future.result(), strict=True)
 
 
 class _Ended(BaseException):
@@ -104,13 +111,13 @@ def _start_worker(scratch: str) -> None:
     tempfile.tempdir = scratch
 
 
-def _audit_in_worker(task: Task, options: AuditOptions) -> tuple[ImageResult, ...]:
+def _audit_in_worker(work: Work, options: AuditOptions) -> _Results:
     # The pool keeps what a task raises and goes on with the next one.
     if _told_to_end.is_set():
         raise _Ended
     previous = signal.signal(signal.SIGTERM, _end)
     try:
-        return audit_images(task.images, options)
+        return tuple(audit_tasks(work, options))
     finally:
         signal.signal(signal.SIGTERM, previous)
 

@@ -39,6 +39,10 @@ class Task:
         return sum(len(image.content) for image in self.images)
 
 
+Work = tuple[Task, ...]
+"""What is done in one go: a task, or several that are best disassembled together."""
+
+
 def tasks_of(images: Iterable[KernelImage | ImageResult]) -> Iterator[Task | ImageResult]:
     """The images as tasks, in their order: a cubin and PTX that are joined where the first of them was."""
     held: list[KernelImage | ImageResult] = []

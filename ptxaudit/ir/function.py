@@ -101,7 +101,9 @@ class Function:
 
     ``scoreboards`` are those of the instructions, by index, or empty where they are not known,
     ``constants`` the constant banks that the compiler filled (SASS). ``source_lines`` are the lines of the
-    source that the instructions come from, by index, where the code says (PTX).
+    source that the instructions come from, by index, where the code says (PTX). Of a function that was not
+    read because it has nothing that was sought, ``opcode_counts`` says how many instructions of some roots
+    it has.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Function:
     scoreboards: tuple[Scoreboard, ...] = ()
     constants: Mapping[int, bytes] = field(default_factory=dict)
     source_lines: Mapping[int, SourceLine] = field(default_factory=dict)
+    opcode_counts: Mapping[str, int] | None = None
 
     def block_of(self, index: int) -> BasicBlock:
         """The block that holds instruction ``index``."""

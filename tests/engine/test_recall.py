@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from audit_support import KERNEL, tiny_registry
 
-from ptxaudit.engine import audit as audit_module
+from ptxaudit.engine import image_audit as audit_module
 from ptxaudit.engine import recall as recall_module
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.function_audit import InternalError

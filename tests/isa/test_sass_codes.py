@@ -10,7 +10,7 @@ from tools_support import ptxas
 from ptxaudit.arch import SASS_ARCHITECTURES
 from ptxaudit.frontends.sass.disassemble import parse_listing, start_nvdisasm
 from ptxaudit.frontends.sass.elf import read_cubin, read_header
-from ptxaudit.frontends.sass.screen import opcode_numbers
+from ptxaudit.frontends.sass.screen import COUNTED_ROOTS, opcode_numbers
 from ptxaudit.isa.sass.codes import CODES, SCANNED_ARCHITECTURES, codes_of
 from ptxaudit.isa.sass.events import MODELLED
 from ptxaudit.isa.sass.opcodes import DESTINATIONS
@@ -148,4 +148,5 @@ def test_shipped_cubins_read_by_the_table(path: Path) -> None:
 def test_what_is_scanned_is_known() -> None:
     assert SCANNED_ARCHITECTURES <= SASS_ARCHITECTURES
     assert frozenset().union(*CODES.values()) <= DESTINATIONS.keys()
+    assert all(CODES[number] == {root} for root in COUNTED_ROOTS for number in codes_of({root}))
     assert codes_of({"CCTL"}) and not codes_of({"CCTL"}) & codes_of(MODELLED - {"CCTL"})

@@ -1,9 +1,9 @@
 """SASS front end: a cubin to :class:`ptxaudit.ir.function.Module` with control flow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from ptxaudit.arch import Architecture, require_sass_support
-from ptxaudit.frontends.sass.disassemble import start_nvdisasm
+from ptxaudit.frontends.sass.disassemble import Section, start_nvdisasm
 from ptxaudit.frontends.sass.elf import read_header
 from ptxaudit.frontends.sass.summary import symbols_to_read
 from ptxaudit.frontends.sass.tools import ToolRun
@@ -28,18 +28,25 @@ def load_cubin(
     started: ToolRun | None = None,
     wanted: Callable[[str], bool] | None = None,
     sought: frozenset[str] | None = None,
+    listing: Mapping[str, Section] | None = None,
 ) -> Module:
     """Disassemble and lower the functions of a cubin; ``name`` is what messages and locations call it.
 
     ``wanted`` says yes to the (mangled) names of the functions that are needed; what they may call is read
     too, and what shares their sections. All are read without it.
     Where root mnemonics are ``sought``, functions that have none of them are ``ruled_out`` and not read.
+    A ``listing`` has the sections that are to be read, by name, where they are disassembled already.
     Where the disassembler fails it is asked for the functions apart; those that it fails on are ``unread``.
     ``started`` is what :func:`start_disassembler` gave for the same cubin; it is ended here.
     Raises :class:`BinaryFault` for a malformed file, :class:`UnsupportedArchitecture` for SASS of an
     architecture whose tables are missing, :class:`ToolError` when nvdisasm is missing, old or fails
     on all functions.
     """
+    if listing is not None:
+        from ptxaudit.frontends.sass.screened import lower_listing
+
+        require_sass_support(Architecture(read_header(data, name).architecture_number), name)
+        return lower_listing(data, name, listing, wanted)
     if sought is not None and started is None:
         from ptxaudit.frontends.sass.screened import load_screened
 

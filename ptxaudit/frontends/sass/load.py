@@ -84,11 +84,16 @@ def _collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def ruled_out(section: str, cubin: Cubin, lowering: Lowering) -> list[Function]:
-    """The functions of a section that is not read, without their code; their lines are left empty."""
-    size = len(cubin.code[section])
+def ruled_out(
+    section: str, cubin: Cubin, lowering: Lowering, counts: Callable[[bytes], Mapping[str, int]]
+) -> list[Function]:
+    """The functions of a section that is not read, without their code; their lines are left empty.
+
+    ``counts`` tells of code how many instructions of the roots that reports count it has.
+    """
+    code = cubin.code[section]
     functions: list[Function] = []
-    for symbol, end in _extents(section, 0, size, cubin):
+    for symbol, end in _extents(section, 0, len(code), cubin):
         body = _body(symbol, Section(section, 0, []), end, cubin)
         lowering.pass_over(body.name, (end - symbol.start) // INSTRUCTION_BYTES)
         functions.append(
@@ -101,6 +106,7 @@ def ruled_out(section: str, cubin: Cubin, lowering: Lowering) -> list[Function]:
                 (),
                 (),
                 body.facts,
+                opcode_counts=counts(code[symbol.start : end]),
             )
         )
     return functions

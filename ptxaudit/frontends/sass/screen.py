@@ -18,6 +18,8 @@ from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targ
 from ptxaudit.isa.sass.codes import CODE_MASK, CODES, SCANNED_ARCHITECTURES, codes_of
 from ptxaudit.isa.sass.opcodes import INDIRECT_BRANCHES
 
+# What the facts of a report count; their numbers stand for nothing else.
+COUNTED_ROOTS = ("LDL", "STL")
 _Flags = NDArray[np.bool_]
 
 
@@ -60,6 +62,12 @@ def opcode_numbers(code: bytes) -> NDArray[np.uint64]:
     words = np.frombuffer(code, dtype="<u8", count=len(code) // INSTRUCTION_BYTES * 2)
     numbers: NDArray[np.uint64] = words[::2] & np.uint64(CODE_MASK)
     return numbers
+
+
+def opcode_counts(code: bytes) -> dict[str, int]:
+    """How many instructions of code in which every opcode is known load from and store to local memory."""
+    numbers = opcode_numbers(code)
+    return {root: int(_flags(frozenset({root}), unknown=False)[numbers].sum()) for root in COUNTED_ROOTS}
 
 
 @lru_cache(maxsize=64)

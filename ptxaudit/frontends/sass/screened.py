@@ -1,6 +1,6 @@
 """A cubin of which only those functions are read that may have an instruction that is looked for."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ptxaudit.arch import Architecture, require_sass_support
 from ptxaudit.errors import ToolError
@@ -9,7 +9,7 @@ from ptxaudit.frontends.sass.disassemble import MOST_AT_ONCE, Section, disassemb
 from ptxaudit.frontends.sass.elf import Cubin, read_cubin, read_header
 from ptxaudit.frontends.sass.load import lowered_functions, module_of, ruled_out
 from ptxaudit.frontends.sass.lower import Lowering
-from ptxaudit.frontends.sass.screen import Screen
+from ptxaudit.frontends.sass.screen import Screen, opcode_counts
 from ptxaudit.frontends.sass.sections import Symbol, read_sections
 from ptxaudit.frontends.sass.size import carries_ptx
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
@@ -31,20 +31,56 @@ def load_screened(
     header = read_header(data, name)
     require_sass_support(Architecture(header.architecture_number), name)
     cubin = read_cubin(data, name, header)
-    names = [one.name for one in read_sections(data, name)]
-    groups = sorted(symbols_by_section(data, name), key=lambda group: group[0].section)
-    if not Screen.is_trusted(cubin) or not _is_plain([names[group[0].section] for group in groups], cubin):
+    chosen = sections_of_interest(data, name, cubin, sought, wanted)
+    if chosen is None or len(chosen) > MOST_AT_ONCE:
         return None
-    needed = [one for one in groups if wanted is None or is_needed(one, wanted)]
-    taken = sections_to_read(Screen(cubin, sought), needed, names)
-    # The PTX that a cubin carries is of all functions, and is read where one of them has a finding.
-    if len(taken) == len(needed) or len(taken) > MOST_AT_ONCE or (taken and carries_ptx(data)):
+    needed = _needed(data, name, wanted)
+    if len(chosen) == len(needed):
         return None
+    sections, unread = _read(data, name, cubin, [group for section, group in needed if section in chosen])
+    order = [(section, section in chosen) for section, _ in needed]
     lowering = Lowering(name, cubin.architecture)
-    sections, unread = _read(data, name, cubin, [one for one in needed if one[0].section in taken])
-    order = [(names[one[0].section], one[0].section in taken) for one in needed]
     functions, others = lowered_in_order(order, sections, cubin, name, lowering)
     return module_of(data, name, lowering, functions, unread, others)
+
+
+def lower_listing(
+    data: bytes, name: str, listing: Mapping[str, Section], wanted: Callable[[str], bool] | None
+) -> Module:
+    """The module of a cubin of which the sections of interest have been disassembled."""
+    cubin = read_cubin(data, name, read_header(data, name))
+    order = [(section, section in listing) for section, _ in _needed(data, name, wanted)]
+    lowering = Lowering(name, cubin.architecture)
+    functions, others = lowered_in_order(order, listing.values(), cubin, name, lowering)
+    return module_of(data, name, lowering, functions, (), others)
+
+
+def sections_of_interest(
+    data: bytes,
+    name: str,
+    cubin: Cubin,
+    sought: frozenset[str] | None,
+    wanted: Callable[[str], bool] | None,
+) -> tuple[str, ...] | None:
+    """The code sections to read for ``sought`` and ``wanted``; ``None`` where symbols do not tell."""
+    table = [one.name for one in read_sections(data, name)]
+    groups = symbols_by_section(data, name)
+    if not _is_plain([table[group[0].section] for group in groups], cubin):
+        return None
+    needed = _needed(data, name, wanted)
+    if sought is None or not Screen.is_trusted(cubin):
+        return tuple(section for section, _ in needed)
+    taken = sections_to_read(Screen(cubin, sought), [group for _, group in needed], table)
+    # The PTX that a cubin carries is of all functions, and is read where one of them has a finding.
+    everything = bool(taken) and carries_ptx(data)
+    return tuple(section for section, group in needed if everything or group[0].section in taken)
+
+
+def _needed(data: bytes, name: str, wanted: Callable[[str], bool] | None) -> list[tuple[str, Group]]:
+    """The code sections in their order, with the functions in them, that ``wanted`` leaves."""
+    table = read_sections(data, name)
+    groups = sorted(symbols_by_section(data, name), key=lambda group: group[0].section)
+    return [(table[one[0].section].name, one) for one in groups if wanted is None or is_needed(one, wanted)]
 
 
 def _is_plain(names: Sequence[str], cubin: Cubin) -> bool:
@@ -90,7 +126,7 @@ def lowered_in_order(
     for section, is_read in order:
         if not is_read:
             place = len(functions)
-            others[place] = (*others.get(place, ()), *ruled_out(section, cubin, lowering))
+            others[place] = (*others.get(place, ()), *ruled_out(section, cubin, lowering, opcode_counts))
         elif section in held:
             functions += lowered_functions([held[section]], cubin, name, lowering)
     return functions, others

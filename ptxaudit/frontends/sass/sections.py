@@ -17,9 +17,10 @@ SECTION = struct.Struct("<IIQQQQIIQQ")
 WITHOUT_CONTENT = frozenset({0, 8, 0x70000007, 0x7000000A})
 # A file may be read so many times over by way of its tables.
 MOST_OVERLAP = 4
-_SYMBOL = struct.Struct("<IBBHQQ")
+SYMBOL = struct.Struct("<IBBHQQ")
 _SHT_SYMTAB = 2
 _STT_FUNC = 2
+_STT_SECTION = 3
 _STO_CUDA_ENTRY = 0x10
 _SHN_UNDEF = 0
 _SHN_RESERVED = 0xFF00
@@ -57,8 +58,7 @@ def read_sections(data: bytes, file: str) -> list[Section]:
     start, size = raw[names_index][4:6] if names_index < len(raw) else (0, 0)
     names = _Names(data[start : start + size], file, len(data))
     return [
-        Section(names.at(name), kind, offset, size, link)
-        for name, kind, _, _, offset, size, link, *_ in raw
+        Section(names.at(name), kind, offset, size, link) for name, kind, _, _, offset, size, link, *_ in raw
     ]
 
 
@@ -72,17 +72,33 @@ def read_symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Sy
             raise BinaryFault(file, table.offset, found, f"one of the {len(sections)} sections")
         names = _Names(content_of(data, sections[table.link]), file, len(data))
         content = content_of(data, table)
-        whole = content[: len(content) // _SYMBOL.size * _SYMBOL.size]
-        for index, (name, info, other, place, value, size) in enumerate(_SYMBOL.iter_unpack(whole)):
+        whole = content[: len(content) // SYMBOL.size * SYMBOL.size]
+        for index, (name, info, other, place, value, size) in enumerate(SYMBOL.iter_unpack(whole)):
             if info & 0xF == _STT_FUNC and _SHN_UNDEF < place < _SHN_RESERVED:
                 # The bit that marks a kernel.
                 is_kernel = bool(other & _STO_CUDA_ENTRY)
                 yield Symbol(names.at(name), index, place, value, size, is_kernel)
 
 
+def code_symbols(data: bytes, sections: list[Section]) -> int:
+    """How many symbols name a place in a code section, functions among them, sections themselves not."""
+    count = 0
+    for table in sections:
+        if table.kind == _SHT_SYMTAB and table.link < len(sections):
+            names = content_of(data, sections[table.link])
+            content = content_of(data, table)
+            whole = content[: len(content) // SYMBOL.size * SYMBOL.size]
+            for name, info, _, place, _, _ in SYMBOL.iter_unpack(whole):
+                if 0 < place < len(sections) and sections[place].name.startswith(".text"):
+                    # Some assemblers give the symbols of sections no type, but the section's name.
+                    whole_section = names.startswith(f"{sections[place].name}\0".encode(), name)
+                    count += info & 0xF != _STT_SECTION and not whole_section
+    return count
+
+
 def symbol_place(content: bytes, index: int) -> tuple[int, int]:
     """The section's index and the value of a symbol of a table; raises :class:`struct.error` for none."""
-    _, _, _, place, value, _ = _SYMBOL.unpack_from(content, index * _SYMBOL.size)
+    _, _, _, place, value, _ = SYMBOL.unpack_from(content, index * SYMBOL.size)
     return place, value
 
 

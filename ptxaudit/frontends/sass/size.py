@@ -13,10 +13,15 @@ def carries_ptx(data: bytes) -> bool:
     return _CARRIED_PTX in data
 
 
+def is_linked(data: bytes) -> bool:
+    """Whether a cubin is ready to be loaded, so that no address in its code is left open."""
+    return len(data) > _TYPE_AT and data[_TYPE_AT] == _EXECUTABLE
+
+
 def is_read_in_parts(data: bytes) -> bool:
     """Whether a cubin is large.
 
     One that carries its PTX is read as a whole, since the PTX is of all functions, and so is one that is yet
     to be linked: nvdisasm crashes when it is asked for single functions of such a file.
     """
-    return len(data) > LARGEST_WHOLE and data[_TYPE_AT] == _EXECUTABLE and not carries_ptx(data)
+    return len(data) > LARGEST_WHOLE and is_linked(data) and not carries_ptx(data)
