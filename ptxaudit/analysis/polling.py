@@ -14,6 +14,7 @@ Known limits: whether a line is in the cache is not known, so "follows" means th
 the invalidate, in the loop around it or, where there is none, up to the exit.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -199,14 +200,21 @@ def _join_copies(analysis: FunctionAnalysis, found: list[Invalidation]) -> tuple
 
 def _next_attempt(analysis: FunctionAnalysis, one: Invalidation) -> int | None:
     """The block of the next mbarrier wait when the wait of ``one`` has failed, if it is but one."""
+    failed = _waits_of(poll_loops(analysis).definitions, one)
+    return _next_wait(analysis, failed, one.instruction.index)
+
+
+def _next_wait(analysis: FunctionAnalysis, failed: Iterable[int], index: int) -> int | None:
+    """The block with the mbarrier wait that control comes to from behind the block of ``index`` when some
+    waits have failed, if it is but one."""
     graph = analysis.graph
     definitions = poll_loops(analysis).definitions
-    failed = {}
-    for wait in _waits_of(definitions, one):
-        failed.update(failed_wait(analysis.events[wait], wait))
-    supposition = Supposition(definitions, definitions.everywhere, failed)
+    assumed: dict[tuple[int, str], int] = {}
+    for wait in failed:
+        assumed.update(failed_wait(analysis.events[wait], wait))
+    supposition = Supposition(definitions, definitions.everywhere, assumed)
     waiting = {graph.function.block_of(instruction.index).id for instruction in _waits(analysis)}
-    pending = list(ways_on(graph, graph.function.block_of(one.instruction.index).id, supposition))
+    pending = list(ways_on(graph, graph.function.block_of(index).id, supposition))
     seen = set(pending)
     targets: set[int] = set()
     while pending:
@@ -232,3 +240,50 @@ def _waits_of(definitions: Definitions, one: Invalidation) -> frozenset[int]:
 
 def _waits(analysis: FunctionAnalysis) -> list[Instruction]:
     return [instruction for instruction, _ in analysis.occurrences(MbarrierWait)]
+
+
+def first_attempts(analysis: FunctionAnalysis) -> dict[int, int]:
+    """For each mbarrier wait that only repeats an attempt that has failed: the first attempt, by index.
+
+    Assemblers peel the first attempt off a polling loop, and try once more with a hint to suspend.
+    """
+    return analysis.memo("first attempts", lambda: _first_attempts(analysis))
+
+
+def _first_attempts(analysis: FunctionAnalysis) -> dict[int, int]:
+    before: dict[int, int] = {}
+    for wait in _waits(analysis):
+        following = _repetition(analysis, wait)
+        if following is not None and following > wait.index:  # behind it is the loop's next turn
+            before.setdefault(following, wait.index)
+    roots: dict[int, int] = {}
+    for index in sorted(before):
+        roots[index] = roots.get(before[index], before[index])
+    return roots
+
+
+def _repetition(analysis: FunctionAnalysis, wait: Instruction) -> int | None:
+    """The wait that is tried next when this one has failed, if it is for the same phase."""
+    function = analysis.function
+    block = function.block_of(wait.index)
+    event = _wait_event(analysis, wait.index)
+    assert event is not None
+    for index in range(wait.index + 1, block.end):
+        other = _wait_event(analysis, index)
+        if other is not None:
+            guard = function.instructions[index].guard
+            again = guard is not None and guard.negated and guard.register == event.result
+            return index if again else None
+    target = _next_wait(analysis, [wait.index], wait.index)
+    if target is None:
+        return None
+    bounds = function.blocks[target]
+    first = next(i for i in range(bounds.start, bounds.end) if _wait_event(analysis, i) is not None)
+    other = _wait_event(analysis, first)
+    assert other is not None
+    polls = poll_loops(analysis).poll_of(target) is not None
+    return first if polls or (other.address, other.phase) == (event.address, event.phase) else None
+
+
+def _wait_event(analysis: FunctionAnalysis, index: int) -> MbarrierWait | None:
+    return next((event for event in analysis.events[index] if isinstance(event, MbarrierWait)), None)

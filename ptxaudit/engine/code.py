@@ -13,7 +13,6 @@ from ptxaudit.cost.places import synchronisation_costs
 from ptxaudit.engine.findings import block_label
 from ptxaudit.engine.sources import found_name, source_window
 from ptxaudit.engine.twins import CONFIDENCE
-from ptxaudit.ir.cfg import ControlFlowGraph
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.code import (
     CodeBlock,
@@ -184,7 +183,7 @@ def _roles(analyses: Sequence[FunctionAnalysis], join: Join | None) -> Iterator[
         return
     # Where no rule asked, the order engine need not even be loaded.
     from ptxaudit.analysis.order.explore import order_of
-    from ptxaudit.analysis.order.roles import roles_of
+    from ptxaudit.analysis.order.roles import executed_blocks, roles_of
 
     shown = {id(one): roles_of(order_of(one)) for one in executed}
     own = executed[0]
@@ -194,7 +193,7 @@ def _roles(analyses: Sequence[FunctionAnalysis], join: Join | None) -> Iterator[
             same = role.instructions if one is own else _of_warps(role, shown.get(id(one), ()))
             # The other language may not have been executed, or with other sizes.
             same = same or _translated(role.instructions, own, join)
-            blocks[one.function.language.value] = _executed_blocks(one.graph, same)
+            blocks[one.function.language.value] = executed_blocks(one.graph, same)
         yield CodeRole(role.name, role.cta, role.activities, blocks)
 
 
@@ -212,20 +211,3 @@ def _translated(instructions: frozenset[int], own: FunctionAnalysis, join: Join 
     if own.function.language is Language.PTX:
         return frozenset(one for index in instructions for one in join.sass_of.get(index, ()))
     return frozenset(join.ptx_of[index] for index in instructions if index in join.ptx_of)
-
-
-def _executed_blocks(graph: ControlFlowGraph, instructions: frozenset[int]) -> tuple[int, ...]:
-    """The blocks of instructions, and those that a run through them to the end must pass: what dominates
-    and what post-dominates them."""
-    found: set[int] = set()
-    for block in {graph.function.block_of(index).id for index in instructions}:
-        for parents in (graph.immediate_dominators, graph.immediate_post_dominators):
-            found.update(_ancestors(block, parents))
-    return tuple(sorted(one for one in found if one < len(graph.blocks)))
-
-
-def _ancestors(block: int, parents: Mapping[int, int]) -> Iterator[int]:
-    current: int | None = block
-    while current is not None:
-        yield current
-        current = parents.get(current)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.polling import Frequency, invalidations
+from ptxaudit.analysis.polling import Frequency, first_attempts, invalidations
 from ptxaudit.analysis.pollloops import poll_loops
 from ptxaudit.engine.inputs import load_module
+from ptxaudit.ir.events import MbarrierWait
 
 EVERY, ONCE = Frequency.EVERY_ATTEMPT, Frequency.SUCCESSFUL_WAIT
 HEAD = """\
@@ -221,3 +222,23 @@ def test_an_unknown_instruction_leaves_a_polling_loop_undecided() -> None:
     loops = poll_loops(analyse(in_loop(body)))
     assert loops.polls == ()
     assert len(loops.undecided) == 1
+
+
+def test_attempts_that_are_peeled_off_are_those_of_one_wait() -> None:
+    text = in_loop(f"{ACQUIRE}\n@%p2 bra ON;\nWAIT: {ACQUIRE}\n@!%p2 bra WAIT;\nON:")
+    analysis = analyse(text)
+    first, again = (instruction.index for instruction, _ in analysis.occurrences(MbarrierWait))
+    assert first_attempts(analysis) == {again: first}
+
+
+def test_an_attempt_with_a_hint_follows_one_that_failed() -> None:
+    text = in_loop(f"WAIT: {ACQUIRE}\n@!%p2 {ACQUIRE}\n@!%p2 bra WAIT;")
+    analysis = analyse(text)
+    first, again = (instruction.index for instruction, _ in analysis.occurrences(MbarrierWait))
+    assert first_attempts(analysis) == {again: first}
+
+
+def test_waits_one_after_the_other_are_two() -> None:
+    other = ACQUIRE.replace("%r10", "%r11")
+    text = in_loop(f"WAIT: {ACQUIRE}\n@!%p2 bra WAIT;\nMORE: {other}\n@!%p2 bra MORE;")
+    assert first_attempts(analyse(text)) == {}

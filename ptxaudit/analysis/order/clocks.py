@@ -240,9 +240,7 @@ class ClockWalk:
                 self._flag(step, agent, event)
             footprint = _of_lanes(step.footprint, agent.lanes, len(agents))
             if footprint is not None:
-                self._on_access(
-                    Moment(step, component, number, agent, index, asynchronous, footprint), self
-                )
+                self._on_access(Moment(step, component, number, agent, index, asynchronous, footprint), self)
 
     def _flag(self, step: Step, agent: Agent, event: ev.Access) -> None:
         """A strong access to a place that some thread polls: hand over, or observe what was handed over."""
@@ -285,9 +283,7 @@ class ClockWalk:
                 each.clocks[TIME : OUTER + 1, component] = number
         if step.footprint is not None:
             index = self._ticks[agent.component]
-            self._on_access(
-                Moment(step, component, number, agent, index, asynchronous, step.footprint), self
-            )
+            self._on_access(Moment(step, component, number, agent, index, asynchronous, step.footprint), self)
 
     # mbarriers ---------------------------------------------------------------------------------------
 
@@ -429,9 +425,7 @@ class ClockWalk:
         self, agent: Agent, reason: str, wait: Step, contribution: Contribution, fence: Step | None = None
     ) -> None:
         index = self._ticks[agent.component]
-        self.failed_links.append(
-            FailedLink(reason, wait, contribution, agent.component, index, fence)
-        )
+        self.failed_links.append(FailedLink(reason, wait, contribution, agent.component, index, fence))
 
     # Barriers ----------------------------------------------------------------------------------------
 

@@ -144,9 +144,7 @@ class Decisions:
             self._equations.append((dict(key), known.low))  # type: ignore[call-overload]
             self._solve()
 
-    def _decide_parts(
-        self, truth: Combination, preferred: Callable[[], bool], site: int
-    ) -> bool | None:
+    def _decide_parts(self, truth: Combination, preferred: Callable[[], bool], site: int) -> bool | None:
         """Decide the parts one by one, the last one so that the whole comes out as preferred."""
         if truth.operator == "not":
             inner = self.decide(truth.parts[0], lambda: not preferred(), site)

@@ -187,9 +187,7 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
         larger = other.machine(program).run()
         if larger.complete:
             _look_at(report, other, larger, doubtful=True)
-    for forced in _turned(
-        first.shortest, report, limits, flag_loops(program).exits, _table_sizes(program)
-    ):
+    for forced in _turned(first.shortest, report, limits, flag_loops(program).exits, _table_sizes(program)):
         if process_time() > deadline:
             report.reason = report.reason or f"stopped after {limits.seconds:.0f} s"
             break

@@ -147,9 +147,7 @@ def join_all(agents: list[Agent]) -> None:
         agent.clocks[:] = joined
 
 
-def contribute(
-    record: PhaseRecord, cta: int, scope: ev.Scope | None, clocks: Clocks, step: Step
-) -> None:
+def contribute(record: PhaseRecord, cta: int, scope: ev.Scope | None, clocks: Clocks, step: Step) -> None:
     """Add an arrival to a phase; arrivals that release alike are kept as one."""
     for contribution in record.contributions:
         alike = contribution.cta == cta and contribution.release_scope == scope

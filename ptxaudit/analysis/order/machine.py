@@ -802,4 +802,3 @@ class Machine:
     def phase_completed(self, key: BarrierKey, phase: int) -> None:
         """Record that a phase completed."""
         self.execution.entries.append(PhaseComplete(key, phase))
-

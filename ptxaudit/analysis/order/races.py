@@ -385,7 +385,6 @@ class RaceFinder:
         ]
         return candidates[-1] if candidates else None
 
-
     def _warpgroup_release(self, reading: Moment, writing: Moment) -> Step | None:
         """The last release by the warpgroup whose wgmma reads that the writer had observed."""
         first = reading.agent.warp - self.execution.warps[reading.agent.warp].warp % 4

@@ -6,11 +6,13 @@ that differ only in data (addresses, trip counts) are one role.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ptxaudit.analysis.order.explore import OrderReport
 from ptxaudit.analysis.order.trace import Step
 from ptxaudit.ir import events as ev
+from ptxaudit.ir.cfg import ControlFlowGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,23 @@ def roles_of(report: OrderReport) -> tuple[Role, ...]:
             counts[activity] += 1
         roles.append(Role(cta, tuple(warps), tuple(sorted(counts.items())), instructions))
     return tuple(sorted(roles, key=lambda role: (role.cta, role.warps)))
+
+
+def executed_blocks(graph: ControlFlowGraph, instructions: frozenset[int]) -> tuple[int, ...]:
+    """The blocks of instructions, and those that a run through them to the end must pass: what dominates
+    and what post-dominates them."""
+    found: set[int] = set()
+    for block in {graph.function.block_of(index).id for index in instructions}:
+        for parents in (graph.immediate_dominators, graph.immediate_post_dominators):
+            found.update(_ancestors(block, parents))
+    return tuple(sorted(one for one in found if one < len(graph.blocks)))
+
+
+def _ancestors(block: int, parents: Mapping[int, int]) -> Iterator[int]:
+    current: int | None = block
+    while current is not None:
+        yield current
+        current = parents.get(current)
 
 
 def _activity(event: ev.Event) -> str:

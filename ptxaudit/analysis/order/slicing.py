@@ -29,8 +29,7 @@ def synchronisation_slice(
     numbering: dict[str, int] = {}
     followed = {**cut, **seeds}
     reads = [
-        _mask(followed.get(instruction.index, instruction.reads), numbering)
-        for instruction in instructions
+        _mask(followed.get(instruction.index, instruction.reads), numbering) for instruction in instructions
     ]
     writes = [_mask(instruction.writes, numbering) for instruction in instructions]
     kept = set(seeds)

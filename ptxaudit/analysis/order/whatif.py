@@ -80,9 +80,7 @@ class _Search(Generic[_Unit]):
         self._weaken = weaken
         self._entries_left = allowance
 
-    def ordered_without(
-        self, execution: Execution, gone: list[_Unit], units: list[_Unit]
-    ) -> list[_Unit]:
+    def ordered_without(self, execution: Execution, gone: list[_Unit], units: list[_Unit]) -> list[_Unit]:
         """Those of the units that can go in an execution, together, besides those that are gone."""
         if not units or self._is_ordered(execution, [*gone, *units]):
             return units

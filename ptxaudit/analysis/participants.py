@@ -1,0 +1,150 @@
+"""How many threads of a CTA execute an instruction, where the code tells by the threads' indices.
+
+Property: of the threads of a CTA those that come to a block and execute an instruction in it, as far as
+guards and branches are functions of the thread's index. A block that one edge alone leads to is executed by
+those that take the edge of those that execute the block before; any other by those that execute its immediate
+dominator. Direction: forward over the dominator tree, values backward (:mod:`ptxaudit.analysis.derivation`).
+A condition of which a value is not known, because it is loaded, a parameter or differs by pass, keeps all.
+
+Known limits: dimensions of the block beyond those stated; threads that left the kernel by a loop's exit.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.definitions import Reaching
+from ptxaudit.analysis.derivation import Derivation, Result, TooMuch
+from ptxaudit.analysis.pollloops import branch_condition, poll_loops
+from ptxaudit.ir.events import Election, Transfer, TransferKind
+from ptxaudit.ir.instruction import Guard
+from ptxaudit.ir.lanes import collapse_flags
+from ptxaudit.ir.operands import Register
+from ptxaudit.ir.values import LANE_INDEX, LANES, Flags, Lanes, collapse
+
+
+def participants(analysis: FunctionAnalysis, block: tuple[int, int, int]) -> "Participants":
+    """The participants of a function with CTAs of these dimensions, worked out once."""
+    return analysis.memo(f"participants {block}", lambda: Participants(analysis, block))
+
+
+@dataclass(slots=True)
+class Participants:
+    """The threads that execute each place of a function whose CTA has ``block`` threads (x, y, z)."""
+
+    analysis: FunctionAnalysis
+    block: tuple[int, int, int]
+    _warps: "list[_OfWarp]" = field(default_factory=list)
+    _executing: dict[int, Flags] = field(default_factory=dict)
+
+    def count(self, index: int) -> int:
+        """The threads of a CTA that execute an instruction, at most."""
+        instruction = self.analysis.function.instructions[index]
+        flags = self._of_block(self.analysis.function.block_of(index).id)
+        if instruction.guard is not None:
+            flags = flags & self._holds(instruction.guard, index)
+        return int(np.count_nonzero(flags))
+
+    @property
+    def _threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    def _of_block(self, block: int) -> Flags:
+        path: list[int] = []
+        current: int | None = block
+        parents = self.analysis.graph.immediate_dominators
+        while current is not None and current not in self._executing:
+            path.append(current)
+            current = parents.get(current)
+        flags = np.ones(self._threads, dtype=np.bool_) if current is None else self._executing[current]
+        for one in reversed(path):
+            before = parents.get(one)
+            flags = flags if before is None else flags & self._along(before, one)
+            self._executing[one] = flags
+        return flags
+
+    def _along(self, before: int, block: int) -> Flags:
+        """The threads that go from a block to one that it dominates, as far as its end decides."""
+        everyone = np.ones(self._threads, dtype=np.bool_)
+        graph = self.analysis.graph
+        end = graph.blocks[before].end - 1
+        branch = self.analysis.function.instructions[end]
+        successors = graph.blocks[before].successors
+        if any(one != before and not graph.dominates(block, one) for one in graph.predecessors[block]):
+            return everyone
+        if len(successors) == 1:
+            leaves = any(_ends_thread(event) for event in self.analysis.events[end])
+            return self._holds(branch.guard, end, True) if branch.guard is not None and leaves else everyone
+        condition = branch_condition(branch)
+        if len(successors) != 2 or condition is None:
+            return everyone
+        taken = block == successors[1]
+        return self._holds(condition, end, not taken)
+
+    def _holds(self, guard: Guard, index: int, opposite: bool = False) -> Flags:
+        """The threads for which a guard may hold, or may not."""
+        if not self._warps:
+            self._warps = [_OfWarp(self.analysis, self.block, w) for w in range(-(-self._threads // LANES))]
+        found = [self._lanes(warp, guard, index, opposite) for warp in self._warps]
+        return np.concatenate(found)[: self._threads]
+
+    def _lanes(self, warp: "_OfWarp", guard: Guard, index: int, opposite: bool) -> Flags:
+        try:
+            value = warp.operand(guard.register, index)
+        except TooMuch:
+            value = warp.unknown("too much")
+        if isinstance(value, int | np.ndarray):
+            flags = np.broadcast_to(np.asarray(value, dtype=np.bool_), (LANES,))
+            return flags ^ (guard.negated != opposite)
+        return np.ones(LANES, dtype=np.bool_)
+
+
+class _OfWarp(Derivation):
+    """Values that the threads of one warp hold."""
+
+    def __init__(self, analysis: FunctionAnalysis, block: tuple[int, int, int], warp: int) -> None:
+        definitions = poll_loops(analysis).definitions
+        super().__init__(analysis, definitions, definitions.everywhere)
+        self._block = block
+        self._linear = LANE_INDEX + np.uint64(warp * LANES)
+
+    def at_the_start(self, name: str) -> Result:
+        base, _, axis = name.replace("SR_", "%").lower().partition(".")
+        match base:
+            case "rz" | "urz" | "%rz":
+                return 0
+            case "pt" | "upt":
+                return True
+            case "%laneid":
+                return LANE_INDEX
+            case "%warpid":
+                return int(self._linear[0]) // LANES
+            case "%tid" if axis:
+                return self._index("xyz".index(axis))
+            case "%ntid" if axis:
+                return self._block["xyz".index(axis)]
+            case _:
+                return self.domain.atom(("outside", name), name)
+
+    def from_outside(self, name: str, index: int, turn: int, reaching: Reaching) -> Result:
+        return self.unknown((name, index))
+
+    def defined(self, name: str, definition: int, turn: int) -> Result:
+        if any(_elects(event, name) for event in self.analysis.events[definition]):
+            return collapse_flags(np.arange(LANES) == 0)
+        return super().defined(name, definition, turn)
+
+    def _index(self, axis: int) -> Result:
+        before = int(np.prod(self._block[:axis], dtype=np.int64))
+        index: Lanes = self._linear // np.uint64(before)
+        return collapse(index % np.uint64(self._block[axis]) if axis < 2 else index)
+
+
+def _elects(event: object, name: str) -> bool:
+    return isinstance(event, Election) and event.predicate == Register(name)
+
+
+def _ends_thread(event: object) -> bool:
+    return isinstance(event, Transfer) and event.kind in (TransferKind.EXIT, TransferKind.RETURN)
