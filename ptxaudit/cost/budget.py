@@ -22,7 +22,7 @@ from ptxaudit.arch import Architecture
 from ptxaudit.cost.circumstances import LINE_BYTES, Loads, Surroundings
 from ptxaudit.cost.operations import Operation, Term, operations
 from ptxaudit.cost.paths import Region, cheapest, dearest, iteration, whole
-from ptxaudit.cost.payers import Payer, executing, payers, verdict
+from ptxaudit.cost.payers import Acting, Payer, executed_roles, executing, payers, verdict
 from ptxaudit.cost.table import Circumstances, Estimate, Provenance, table_for
 from ptxaudit.ir.cfg import Loop
 from ptxaudit.ir.events import Access, CtaBarrier, GroupCommit, GroupWait, MbarrierWait, Scope
@@ -96,43 +96,48 @@ class _Placed:
 
 
 def budget(analysis: FunctionAnalysis) -> Budget:
-    """The synchronisation budget of a function, computed once.
+    """The synchronisation budget of a function by the measurements of its architecture, worked out once.
 
-    Roles are told where the audit had the function executed before. Pure: neither reads files beyond the
-    measured tables nor asks for an execution.
+    Pure but for the measured tables that are read. Roles are told where the audit had the function executed
+    before; nothing is executed for it.
     """
     name = "budget" if analysis.known("order") is None else "budget with roles"
-    return analysis.memo(name, lambda: _budget(analysis, table_for(analysis.function.architecture)))
+    return analysis.memo(name, lambda: budget_for(analysis, executed_roles(analysis)))
 
 
-def budget_by(analysis: FunctionAnalysis, table: Measurements | None, ranking: Measurements | None) -> Budget:
-    """A budget by other measurements than those of the function's architecture."""
-    return _budget(analysis, table, ranking)
+def budget_for(analysis: FunctionAnalysis, roles: Sequence[Acting]) -> Budget:
+    """The budget of a function whose roles are known from elsewhere, such as its other language."""
+    table = table_for(analysis.function.architecture)
+    return budget_by(analysis, table, table or table_for(_RANKED_BY), roles)
 
 
-def _budget(
-    analysis: FunctionAnalysis, table: Measurements | None, ranking: Measurements | None = None
+def budget_by(
+    analysis: FunctionAnalysis,
+    table: Measurements | None,
+    ranking: Measurements | None,
+    roles: Sequence[Acting] = (),
 ) -> Budget:
+    """A budget by measurements that may be those of another architecture: cycles from ``table``, and ranks by
+    ``ranking`` where there is no table."""
     found = operations(analysis)
     block, stated = _block(analysis)
     setting = _Setting(
         analysis,
         Surroundings(analysis, found),
         table,
-        ranking or table or table_for(_RANKED_BY),
+        table or ranking,
         block,
-        payers(analysis),
+        payers(roles),
         _attempts(analysis, found),
     )
     placed = _ranked([_placed(setting, operation) for operation in found])
     loops = [_loop(setting, loop, placed) for loop in reversed(poll_loops(analysis).working)]
     loops.sort(key=lambda one: (one.depth, one.header))
     by_header = {one.header: one for one in loops}
-    places = tuple(_shared(one.place, by_header) for one in placed)
     once = [one for one in placed if one.place.loop is None]
     way = _way(setting, whole(analysis.graph), once) if once and table is not None else None
     return Budget(
-        places=places,
+        places=tuple(_shared(one.place, by_header) for one in placed),
         loops=tuple(loops),
         threads=setting.threads,
         measured=None if table is None else table.provenance.architecture,
@@ -275,8 +280,10 @@ def _price(setting: _Setting, operation: Operation, threads: int, loads: Loads, 
         if threads == 1 and term.names[-1] in _BY_ONE:
             continue
         one = _term(setting.ranking, term, there, loads if operation.invalidates else Loads())
-        if one is None:
+        if one is None and term is operation.terms[0]:
             return None
+        if one is None:
+            continue
         cycles += one.cycles
         parts = summed((parts, one.parts))
         extrapolated = extrapolated or one.extrapolated

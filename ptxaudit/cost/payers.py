@@ -1,10 +1,11 @@
 """Which warps execute a synchronisation, and whether they are likely on the critical path.
 
-The roles are those that the order engine's executions show; where none were asked for, nothing is said. A
-role is taken to be on the critical path when it issues matrix products, or is the only one of its CTA. That
-is a heuristic, and reports list it among the assumptions.
+A role is taken to be on the critical path when it issues matrix products, or is the only one of its CTA. That
+is a heuristic, and reports list it among the assumptions. Where the function was not executed, no role is
+known.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -21,25 +22,24 @@ class Payer:
     critical: bool | None
 
 
-def payers(analysis: FunctionAnalysis) -> tuple[Payer, ...]:
-    """The roles of the executions of the audit, each once for all CTAs; none where nothing was executed."""
-    if analysis.known("order") is None:
-        return ()
-    return analysis.memo("payers", lambda: _find(analysis))
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """A role of one CTA: what it does, by kind with the number of places, and the blocks that it executes."""
+
+    name: str
+    cta: int
+    activities: Sequence[tuple[str, int]]
+    blocks: Sequence[int]
 
 
-def _find(analysis: FunctionAnalysis) -> tuple[Payer, ...]:
-    # Where no rule asked, the order engine need not even be loaded.
-    from ptxaudit.analysis.order.explore import order_of
-    from ptxaudit.analysis.order.roles import executed_blocks, roles_of
-
-    roles = roles_of(order_of(analysis))
-    multiplies = any(_multiplies(role.activities) for role in roles)
+def payers(roles: Sequence[Acting]) -> tuple[Payer, ...]:
+    """The roles, each once for all CTAs."""
+    multiplies = any(_multiplies(role) for role in roles)
     found: dict[str, Payer] = {}
     for role in roles:
         alone = sum(other.cta == role.cta for other in roles) == 1
-        critical = True if alone or _multiplies(role.activities) else (False if multiplies else None)
-        blocks = frozenset(executed_blocks(analysis.graph, role.instructions))
+        critical = True if alone or _multiplies(role) else (False if multiplies else None)
+        blocks = frozenset(role.blocks)
         known = found.get(role.name)
         if known is not None:
             blocks |= known.blocks
@@ -48,11 +48,25 @@ def _find(analysis: FunctionAnalysis) -> tuple[Payer, ...]:
     return tuple(found.values())
 
 
-def _multiplies(activities: tuple[tuple[str, int], ...]) -> bool:
-    return any(activity in _PRODUCTS for activity, _ in activities)
+def executed_roles(analysis: FunctionAnalysis) -> tuple[Acting, ...]:
+    """The roles that an execution of the function has shown; none where it was not executed."""
+    if analysis.known("order") is None:
+        return ()
+    # Where no rule asked, the order engine need not even be loaded.
+    from ptxaudit.analysis.order.explore import order_of
+    from ptxaudit.analysis.order.roles import executed_blocks, roles_of
+
+    return tuple(
+        Acting(role.name, role.cta, role.activities, executed_blocks(analysis.graph, role.instructions))
+        for role in roles_of(order_of(analysis))
+    )
 
 
-def verdict(several: tuple[Payer, ...]) -> bool | None:
+def _multiplies(role: Acting) -> bool:
+    return any(activity in _PRODUCTS for activity, _ in role.activities)
+
+
+def verdict(several: Iterable[Payer]) -> bool | None:
     """Whether one of the roles is likely on the critical path."""
     verdicts = {one.critical for one in several}
     return True if True in verdicts else (False if verdicts == {False} else None)

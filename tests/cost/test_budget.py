@@ -7,6 +7,7 @@ from cost_support import FakeTable, kernel, of_file, only_loop, priced, repeated
 
 from ptxaudit.analysis.order.explore import order_of
 from ptxaudit.cost.budget import budget_by
+from ptxaudit.cost.payers import executed_roles
 from ptxaudit.rules.budget import Executions, Part
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -209,7 +210,7 @@ def test_roles_pay_where_the_function_was_executed() -> None:
     analysis = of_file(RING)
     assert all(not place.roles for place in priced(analysis).places)
     order_of(analysis)
-    budget = priced(analysis)
+    budget = budget_by(analysis, FakeTable(), None, executed_roles(analysis))
     waits = [place for place in budget.places if place.operation.startswith("wgmma")]
     assert waits
     assert all(place.critical for place in waits)
