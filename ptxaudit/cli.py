@@ -20,6 +20,7 @@ import click
 from ptxaudit import __version__
 from ptxaudit.analysis.dump import DUMPERS, FORMATS
 from ptxaudit.commands import (
+    COST_DUMP,
     EXIT_BROKEN_PIPE,
     EXIT_CLEAN,
     EXIT_FINDINGS,
@@ -29,6 +30,7 @@ from ptxaudit.commands import (
     EXIT_STOPPED,
     audit_options,
     decided_run,
+    dump_cost,
     exit_code,
     images_of,
     kernel_pattern,
@@ -65,7 +67,9 @@ from ptxaudit.options import (
     Shown,
     assemble_option,
     comparison_report_options,
+    functions_options,
     input_options,
+    json_report_option,
     kernel_option,
     policy_options,
     report_options,
@@ -251,6 +255,7 @@ def _audit(
         scan=shown.scan,
         timings=shown.timings,
         pack=None if reports.html is None else _packing(),
+        budget=reports.json is not None or reports.html is not None,
         partial=True,
     )
     with opened(shown.store, options) as recall, _progress(paths) as progress, in_force(options.limits):
@@ -379,6 +384,61 @@ def diff_command(
     return worst or (EXIT_FINDINGS if worse else EXIT_CLEAN)
 
 
+@cli.command("cost")
+@click.argument("arguments", nargs=-1, metavar="INPUT...")
+@click.option(
+    "--roles/--no-roles",
+    default=True,
+    show_default=True,
+    help="Execute each kernel, so that the warps which pay are known.",
+)
+@json_report_option
+@functions_options
+@input_options
+@shown_options
+def cost_command(
+    arguments: tuple[str, ...], roles: bool, inputs: Inputs, scope: Scope, reports: Reports, shown: Shown
+) -> int:
+    """Print what the synchronisation of every kernel costs: by loop and place, what it waits for and forces.
+
+    Cycles are by measurements of the kernel's architecture; where there are none, places are ranked by those
+    of sm_90. PTX is assembled, and its SASS priced.
+
+    Exit codes as for audit; findings are not looked for.
+    """
+    from ptxaudit.engine.audit import audit
+    from ptxaudit.report import cost_text
+
+    selection = selection_of(scope)
+    compilation = CompileOptions(
+        inputs.includes, inputs.defines, inputs.standard, selection.architecture or DEFAULT_ARCHITECTURE
+    )
+    walk = WalkOptions(selection, inputs.relocatable, compilation)
+    paths, images = images_of(arguments, inputs.caches, walk)
+    options, registry = audit_options(scope, settings_of(None))
+    options = replace(
+        options,
+        rules=(),
+        listings=False,
+        assemble=shown.assemble,
+        timings=shown.timings,
+        budget=True,
+        roles=roles,
+        scan=False,
+        partial=True,
+    )
+    with opened(shown.store, options) as recall, _progress(paths) as progress, in_force(options.limits):
+        known = None if recall is None else recall.has
+        with started_early(images, known) as started:
+            run = audit(started, options, progress, recall)
+    unwritten = write_reports(reports.places(), run.report, registry, None, False)
+    _complain(run, shown.traceback)
+    _print(cost_text.render(run.report, _colored()))
+    for line in unwritten:
+        _warn(f"ptxaudit: {line}")
+    return EXIT_INTERNAL if unwritten and run.stopped is None else exit_code(run, None, False)
+
+
 @cli.command("capture", context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND [ARGUMENT]...")
 @click.option(
@@ -460,7 +520,7 @@ def explain_command(rule: str) -> None:
 
 
 @cli.command("dump")
-@click.argument("analysis", type=click.Choice(sorted(DUMPERS)))
+@click.argument("analysis", type=click.Choice(sorted((*DUMPERS, COST_DUMP))))
 @click.argument("input", metavar="INPUT")
 @click.option("--format", "output", type=click.Choice(FORMATS), default="text", show_default=True)
 @kernel_option
@@ -469,7 +529,8 @@ def dump_command(analysis: str, input: str, output: str, kernel: str | None) -> 
     from ptxaudit.analysis.dump import render_dump
 
     selection = Selection(kernel_pattern(kernel))
-    _say(render_dump(analysis, output, _analyses(only_image(input, selection), selection)))
+    analyses = _analyses(only_image(input, selection), selection)
+    _say(dump_cost(output, analyses) if analysis == COST_DUMP else render_dump(analysis, output, analyses))
 
 
 def _analyses(image: KernelImage, selection: Selection) -> "list[FunctionAnalysis]":

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import itertools
+import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -19,12 +20,14 @@ from ptxaudit.limits import NAMES, Limits
 from ptxaudit.rules.model import Severity
 
 if TYPE_CHECKING:
+    from ptxaudit.analysis.context import FunctionAnalysis
     from ptxaudit.engine.audit import AuditOptions, AuditRun
     from ptxaudit.engine.recall import Recall
     from ptxaudit.engine.registry import Registry
     from ptxaudit.engine.settings import Settings
     from ptxaudit.options import Scope, Store
 
+COST_DUMP = "cost"
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
 EXIT_INTERNAL = 2
@@ -229,3 +232,17 @@ def exit_code(run: "AuditRun", threshold: Severity | None, fail_on_unknown: bool
 
     failing = reaches(run.report.findings, threshold) or (fail_on_unknown and is_undecided(run.report))
     return EXIT_FINDINGS if failing else EXIT_CLEAN
+
+
+def dump_cost(output: str, analyses: "Iterable[FunctionAnalysis]") -> str:
+    """The synchronisation budgets of functions, without roles; raises :class:`UsageError` for ``dot``."""
+    from ptxaudit.cost.budget import budget
+    from ptxaudit.report import budgets
+
+    if output == "dot":
+        raise UsageError("found --format dot for cost, expected text or json (dot is for cfg)")
+    if output == "json":
+        functions = [{"name": one.function.name, **budgets.document(budget(one))} for one in analyses]
+        return json.dumps({"functions": functions}, indent=1)
+    texts = (f"{one.function.demangled}:\n" + "\n".join(budgets.lines(budget(one))) for one in analyses)
+    return "\n\n".join(texts)

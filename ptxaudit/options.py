@@ -97,6 +97,7 @@ def require_writable(places: dict[str, Path]) -> None:
 
 _json_report = _file_option("--json", "json", "Write the JSON report.")
 _html_report = _file_option("--html", "html", "Write the HTML page.")
+json_report_option = _group("reports", Reports, _json_report)
 _markdown_report = _file_option("--markdown", "markdown", "Write a summary in Markdown, for a pull request.")
 report_options = _group(
     "reports",
@@ -114,24 +115,20 @@ comparison_report_options = _group("reports", Reports, _json_report, _html_repor
 class Scope:
     """What is looked at, and by which rules."""
 
-    select: tuple[str, ...]
-    ignore: tuple[str, ...]
     kernel: str | None
     arch: str | None
     jobs: int
     launch: Path | None
     limits: tuple[str, ...]
-    strict: bool
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    strict: bool = False
 
 
 kernel_option = click.option(
     "--kernel", metavar="REGEX", help="Only functions whose (mangled or demangled) name matches."
 )
-scope_options = _group(
-    "scope",
-    Scope,
-    click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas)."),
-    click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas)."),
+_functions_options = (
     kernel_option,
     click.option(
         "--arch", metavar="ARCH", help="Only functions built for this architecture, such as sm_90a."
@@ -147,8 +144,16 @@ scope_options = _group(
         metavar="NAME=NUMBER",
         help="What an input may cost, such as kernel-seconds=600; the settings have the same under limits.",
     ),
+)
+scope_options = _group(
+    "scope",
+    Scope,
+    click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas)."),
+    click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas)."),
+    *_functions_options,
     click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence."),
 )
+functions_options = _group("scope", Scope, *_functions_options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,20 +104,18 @@ def test_a_function_that_no_rule_executes_has_no_roles() -> None:
 def test_synchronisation_and_its_measured_cost_are_known() -> None:
     text = ring().texts[1]
     assert any(kinds == ("mbarrier wait",) for kinds in text.synchronisation.values())
-    for index, cost in text.costs.items():
-        assert cost.cycles is not None
-        assert instructions(text)[index].split()[0].startswith(("FENCE", "MEMBAR", "CCTL", "@"))
+    assert text.budget is not None
+    waits = [one for one in text.budget.places if one.operation == "wgmma.wait.1"]
+    assert [instructions(text)[one.index].split()[0] for one in waits] == ["WARPGROUP.DEPBAR.LE"]
 
 
 def test_a_function_says_what_its_measured_synchronisation_costs() -> None:
     report = run(PTX, CUBIN).report
     (code,) = (pickle.loads(packed) for packed in report.code.values())
-    costs = code.texts[-1].costs
     (function,) = report.functions
-    assert costs
-    assert sum(one.places for one in function.measured) == len(costs)
-    assert {one.frequency for one in function.measured} == {cost.frequency for cost in costs.values()}
-    assert all(one.opcode.isupper() and one.places > 0 for one in function.measured)
+    assert function.budget is not None
+    assert function.budget == code.texts[-1].budget, "that of the SASS"
+    assert any(place.roles for place in function.budget.places), "as the PTX was executed"
 
 
 @needs_ptxas

@@ -1,129 +1,98 @@
-"""The cost of a violation of a performance rule, from the place it stands in.
+"""The cost of a violation of a performance rule: what the synchronisation costs where it stands, and what its
+cheaper form would save.
 
-Property: frequency by the loops around the place, cycles by the measured operation that the place is
-assembled to and by whether loads that can hit L1 follow. Known limits: a memory barrier waits for the
-stores in flight, which the measurement had none of; whether loads hit is not known; an architecture
-other than the measured one is given the same numbers, and the summary says so.
+Property: the cycles of a violation are those of its place in the function's budget. Where the rule names a
+cheaper form, by the events that instructions would have in it, the budget is worked out again with that form;
+the saving is the difference of the two for an iteration of the loop around the place. Known limits: those of
+:mod:`ptxaudit.cost.budget`.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.polling import Frequency, Invalidation, can_hit_l1, invalidations
-from ptxaudit.analysis.pollloops import indices, poll_loops
-from ptxaudit.cost.measured import PROVENANCE, Operation, cycles
-from ptxaudit.ir.events import (
-    Access,
-    ClusterBarrier,
-    L1Invalidate,
-    MbarrierArrive,
-    MbarrierWait,
-    MemoryFlush,
-    Scope,
-)
-from ptxaudit.ir.function import Language
+from ptxaudit.cost.budget import budget
+from ptxaudit.rules.budget import Budget, Cycles, Executions, PlaceCost
 from ptxaudit.rules.model import Cost, Violation
-
-FENCES = {
-    Scope.CLUSTER: Operation.FENCE_CLUSTER,
-    Scope.GPU: Operation.FENCE_GPU,
-    Scope.SYS: Operation.FENCE_SYS,
-}
+from ptxaudit.words import counted
 
 
-def priced(analysis: FunctionAnalysis, rule: str, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
-    """The violations with their costs, where the rule has a model; a cost that a check states stays."""
-    estimate = _MODELS.get(rule)
-    if estimate is None:
-        return violations
+def priced(analysis: FunctionAnalysis, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    """The violations of a performance rule with their costs; one of nothing that is priced keeps its own."""
     return tuple(
-        violation if violation.cost is not None else replace(violation, cost=estimate(analysis, violation))
+        violation if (cost := _cost(analysis, violation)) is None else replace(violation, cost=cost)
         for violation in violations
     )
 
 
-def _invalidation(analysis: FunctionAnalysis, violation: Violation) -> Cost | None:
-    index = violation.primary.index
-    place = next((one for one in invalidations(analysis) if one.instruction.index == index), None)
+def _cost(analysis: FunctionAnalysis, violation: Violation) -> Cost | None:
+    now = budget(analysis)
+    place = now.place(violation.primary.index)
     if place is None:
         return None
-    flush = flush_with(analysis, index)
-    operation = Operation.ACQUIRE_CLUSTER if flush is None else FENCES.get(flush, Operation.ACQUIRE_CLUSTER)
-    loads = len(place.loads)
-    after = "no load that could hit L1 follows" if loads == 0 else "loads that can hit L1 follow"
-    return stated_cost(analysis, _invalidation_frequency(analysis, place), operation, loads, after)
+    if place.counted_at is not None:
+        place = now.place(place.counted_at) or place
+    several = _alike(now, place, violation)
+    frequency = place.executions.value + _around(now, place) + (f", {several} times" if several > 1 else "")
+    sentences = [_measured(now, place), *_circumstances(place), *_saving(analysis, now, place, violation)]
+    cycles = None if place.cycles is None else (round(place.cycles.low), round(place.cycles.high))
+    return Cost(frequency, " ".join(sentences), cycles, now.measured if cycles is not None else None)
 
 
-def _invalidation_frequency(analysis: FunctionAnalysis, place: Invalidation) -> str:
-    repeated = place.frequency is Frequency.EVERY_ATTEMPT
-    frequency = "every poll attempt" if repeated else "once per successful wait"
-    if place.enclosing is not None or not analysis.function.is_entry:
-        return frequency
-    return f"{frequency}; one wait per thread"
+def _around(now: Budget, place: PlaceCost) -> str:
+    """What a wait adds to how often it runs: whether a loop is around it."""
+    if place.executions not in (Executions.ATTEMPT, Executions.SUCCESS):
+        return ""
+    return "; one wait per thread" if place.loop is None else ""
 
 
-def _memory_barrier(analysis: FunctionAnalysis, violation: Violation) -> Cost | None:
-    index = violation.primary.index
-    loops = poll_loops(analysis)
-    loop = loops.working_of(analysis.function.block_of(index).id)
-    flushes = [event for event in analysis.events[index] if isinstance(event, MemoryFlush)]
-    if loop is None or not flushes:
-        return None
-    operation = FENCES[max(flush.scope for flush in flushes)]
-    invalidates = invalidates_with(analysis, index)
-    instructions = analysis.function.instructions
-    inside = indices(analysis.graph, loop.blocks)
-    loads = sum(can_hit_l1(analysis, instructions[i]) for i in inside) if invalidates else 0
-    copies = 1 + len(violation.related)
-    times = "" if copies == 1 else f", {copies} times"
-    trip = "every iteration" if loops.is_innermost(loop) else "every iteration of an outer loop"
-    if not invalidates:
-        after = "no L1 invalidate goes with it"
-    else:
-        after = "its L1 invalidate included, " + ("with" if loads else "without") + " loads that can hit L1"
-    return stated_cost(analysis, trip + times, operation, loads, f"{after}; stores in flight come on top")
+def _alike(now: Budget, place: PlaceCost, violation: Violation) -> int:
+    """How many places the violation is of: the related ones of the same kind that are priced count."""
+    related = (now.place(one.instruction.index) for one in violation.related)
+    same = {
+        one.index
+        for one in related
+        if one is not None and one.operation == place.operation and one.counted_at is None
+    }
+    return len(same | {place.index})
 
 
-def flush_with(analysis: FunctionAnalysis, index: int) -> Scope | None:
-    """The scope of the memory barrier that one fence consists of together with the invalidate ``index``."""
-    start = analysis.function.block_of(index).start
-    for position in range(index, start - 1, -1):
-        events = analysis.events[position]
-        if any(isinstance(event, Access | MbarrierWait) for event in events):
-            return None
-        flushes = [event.scope for event in events if isinstance(event, MemoryFlush)]
-        if flushes:
-            return max(flushes)
-    return None
+def _measured(now: Budget, place: PlaceCost) -> str:
+    if place.cycles is not None:
+        beyond = ", in circumstances beyond those measured" if place.extrapolated else ""
+        return f"Measured as {place.operation} on an {now.device}{beyond}."
+    rank = "" if place.rank is None else f"; by what it costs on sm_90 it ranks {_ordinal(place.rank)} here"
+    return f"{place.operation} was not measured on this architecture{rank}."
 
 
-def invalidates_with(analysis: FunctionAnalysis, index: int) -> bool:
-    """Whether an L1 invalidate belongs to the memory barrier ``index``: in SASS it stands behind it."""
-    end = analysis.function.block_of(index).end if analysis.function.language is Language.SASS else index + 1
-    for position in range(index, end):
-        events = analysis.events[position]
-        if any(isinstance(event, Access | MbarrierArrive | ClusterBarrier) for event in events):
-            return False
-        if any(isinstance(event, L1Invalidate) for event in events):
-            return True
-    return False
+def _ordinal(rank: int) -> str:
+    return "first" if rank == 1 else f"number {rank}"
 
 
-def stated_cost(
-    analysis: FunctionAnalysis, frequency: str, operation: Operation, loads: int, circumstances: str
-) -> Cost:
-    """The cost of a measured operation with ``loads`` that can hit L1, in words that name the measurement."""
-    architecture = analysis.function.architecture
-    elsewhere = "" if architecture.number == 90 else f"; not measured on {architecture.name}"
-    summary = (
-        f"Measured as {operation.value} on an {PROVENANCE.device}, driver {PROVENANCE.driver}: "
-        f"{circumstances}{elsewhere}"
-    )
-    return Cost(frequency, summary, cycles(operation, loads), PROVENANCE.architecture)
+def _circumstances(place: PlaceCost) -> list[str]:
+    facts = [fact for fact in (place.waits_for, place.forces) if fact is not None]
+    if place.share is not None:
+        facts.append(f"{place.share:.0%} of what its loop spends on synchronisation")
+    return ["; ".join(facts)[:1].upper() + "; ".join(facts)[1:] + "."] if facts else []
 
 
-_MODELS: dict[str, Callable[[FunctionAnalysis, Violation], Cost | None]] = {
-    "l1-invalidate-in-poll-loop": _invalidation,
-    "gpu-membar-in-hot-loop": _memory_barrier,
-}
+def _saving(analysis: FunctionAnalysis, now: Budget, place: PlaceCost, violation: Violation) -> list[str]:
+    """What the cheaper form saves, where the rule names one."""
+    if not violation.cheaper or now.measured is None:
+        return []
+    then = budget(analysis.with_events(violation.cheaper))
+    before, after = _around_place(now, place), _around_place(then, place)
+    if before is None or after is None:
+        return []
+    saved = round(before.estimate - after.estimate)
+    where = "an iteration" if place.loop is not None else "each time"
+    if saved <= 0:
+        return ["The cheaper form saves nothing that was measured."]
+    share = f", {saved / before.estimate:.0%} of the loop's synchronisation" if place.loop is not None else ""
+    return [f"The cheaper form saves about {counted(saved, 'cycle')} {where}{share}."]
+
+
+def _around_place(one: Budget, place: PlaceCost) -> Cycles | None:
+    """What the loop around a place spends in an iteration; outside loops, what the function spends."""
+    spent: Mapping[int | None, Cycles | None] = {loop.header: loop.cycles for loop in one.loops}
+    return one.once or Cycles() if place.loop is None else spent.get(place.loop)

@@ -1,7 +1,6 @@
 """The code of a function for a page: from its analyses to a record that holds no IR."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,11 +8,13 @@ from typing import TYPE_CHECKING
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.join import Join, synchronisation
 from ptxaudit.analysis.pollloops import poll_loops
-from ptxaudit.cost.places import synchronisation_costs
+from ptxaudit.cost.budget import budget_for
+from ptxaudit.cost.payers import Acting
 from ptxaudit.engine.findings import block_label
 from ptxaudit.engine.sources import found_name, source_window
 from ptxaudit.engine.twins import CONFIDENCE
 from ptxaudit.ir.function import Language
+from ptxaudit.rules.budget import Budget
 from ptxaudit.rules.code import (
     CodeBlock,
     CodeLoop,
@@ -23,7 +24,6 @@ from ptxaudit.rules.code import (
     CodeText,
     FunctionCode,
 )
-from ptxaudit.rules.model import MeasuredCost
 from ptxaudit.source import SourceLine
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def function_code(
     if not first.function.instructions:
         return None
     sources = _Sources()
-    analyses = [first] if second is None or join is None else [first, second]
-    analyses.sort(key=lambda one: one.function.language is Language.SASS)
-    texts = tuple(_text(one, sources, sass_sources, split) for one in analyses)
+    analyses = _languages(first, second, join)
+    roles = tuple(_roles(analyses, join))
+    texts = tuple(_text(one, _budget(one, roles), sources, sass_sources, split) for one in analyses)
     pairs = None if join is None or len(texts) == 1 else _pairs(join)
     function = first.function
     return FunctionCode(
@@ -83,34 +83,35 @@ def function_code(
         demangled=function.demangled,
         texts=texts,
         pairs=pairs,
-        roles=tuple(_roles(analyses, join)),
+        roles=roles,
         sources=tuple(sources.lines),
         source_texts=sources.texts(),
     )
 
 
-def measured_costs(code: FunctionCode) -> tuple[MeasuredCost, ...]:
-    """What the measured synchronisation of a function costs: by its SASS where that is at hand, which is
-    what runs."""
-    text = code.texts[-1]
-    places = Counter(
-        (_opcode(text.lines[text.line_of[index]]), cost.frequency, cost.cycles, cost.architecture)
-        for index, cost in text.costs.items()
-    )
-    return tuple(
-        MeasuredCost(opcode, frequency, number, cycles, architecture)
-        for (opcode, frequency, cycles, architecture), number in places.items()
-        if cycles is not None and architecture is not None
-    )
+def function_budget(first: FunctionAnalysis, second: FunctionAnalysis | None, join: Join | None) -> Budget:
+    """What a function's synchronisation costs: by its SASS where that is at hand, which is what runs."""
+    analyses = _languages(first, second, join)
+    return _budget(analyses[-1], tuple(_roles(analyses, join)))
 
 
-def _opcode(line: str) -> str:
-    words = (word for word in line.replace(";", " ").split() if not word.startswith("@"))
-    return next(words, "")
+def _languages(
+    first: FunctionAnalysis, second: FunctionAnalysis | None, join: Join | None
+) -> list[FunctionAnalysis]:
+    """The languages of a function, PTX first; the second one where it was joined."""
+    analyses = [first] if second is None or join is None else [first, second]
+    return sorted(analyses, key=lambda one: one.function.language is Language.SASS)
+
+
+def _budget(analysis: FunctionAnalysis, roles: Sequence[CodeRole]) -> Budget:
+    language = analysis.function.language.value
+    acting = [Acting(role.name, role.cta, role.activities, role.blocks[language]) for role in roles]
+    return analysis.memo("budget for a report", lambda: budget_for(analysis, acting))
 
 
 def _text(
     analysis: FunctionAnalysis,
+    budget: Budget,
     sources: _Sources,
     sass_sources: Mapping[int, tuple[str, int]],
     split: dict[str, list[str]],
@@ -143,7 +144,7 @@ def _text(
             for block in function.blocks
         ),
         loops=tuple(_loops(analysis)),
-        costs=synchronisation_costs(analysis),
+        budget=budget,
     )
 
 

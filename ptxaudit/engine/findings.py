@@ -59,7 +59,7 @@ def _build(
         related=tuple(_place("related", one.instruction, one.note) for one in violation.related),
         evidence=violation.evidence,
         path=tuple(block_label(function, block) for block in violation.path),
-        fix=pattern.fix,
+        fix=violation.fix or pattern.fix,
         cost=violation.cost or pattern.cost,
         witness=violation.witness,
         assumptions=violation.assumptions,

@@ -8,13 +8,12 @@ import traceback
 from dataclasses import dataclass, field
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.cost.model import priced
 from ptxaudit.engine.findings import build_findings, is_strict_only
 from ptxaudit.engine.registry import Rule
 from ptxaudit.errors import INTERNAL_ERROR, internal_error
 from ptxaudit.ir.function import Function, Module, UnreadFunction
 from ptxaudit.ir.launch import Launch
-from ptxaudit.rules.model import Finding, Outcome, Verdict, Violation
+from ptxaudit.rules.model import Category, Finding, Outcome, Verdict, Violation
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 _EXECUTIONS = frozenset({"order", "global order"})
@@ -49,6 +48,11 @@ class FunctionAudit:
     def failed(self, rule: str) -> bool:
         """Whether a rule's check is at fault, which asking the other language would only repeat."""
         return self.reasons.get(rule, "").startswith(INTERNAL_ERROR)
+
+    @property
+    def applies(self) -> bool:
+        """Whether some rule is about what the function has."""
+        return any(verdict is not Verdict.NOT_APPLICABLE for verdict in self.verdicts.values())
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -110,6 +114,16 @@ def stop(audit: FunctionAudit, rules: tuple[Rule, ...], reason: str) -> None:
             audit.reasons[rule.id] = reason
 
 
+def execute(audit: FunctionAudit) -> None:
+    """Have a kernel executed, so that its roles are known, whether or not a rule asks for that."""
+    if audit.analysis is None or not audit.function.is_entry:
+        return
+    # Where nobody asks, the order engine need not even be loaded.
+    from ptxaudit.analysis.order.explore import order_of
+
+    order_of(audit.analysis)
+
+
 @STOPWATCH.stage(Stage.RULES)
 def ask(audit: FunctionAudit, rules: tuple[Rule, ...], strict: bool) -> None:
     """Let rules judge the function; what they say is added to the audit."""
@@ -131,13 +145,22 @@ def _judged(
 ) -> tuple[Outcome, list[Finding]]:
     try:
         outcome = _shown(rule, rule.check(analysis), strict)
-        violations = priced(analysis, rule.id, outcome.violations)
+        violations = outcome.violations
+        if violations and rule.pattern.category is Category.PERFORMANCE:
+            violations = _priced(analysis, violations)
         return outcome, list(build_findings(rule.pattern, audit.function, audit.input, violations))
     except Exception as error:
         message = internal_error(error)
         place = f"{audit.input}: {audit.function.name}: {rule.id}"
         audit.internal_errors.append(InternalError(f"{place}: {message}", traceback.format_exc()))
         return Outcome(Verdict.UNKNOWN, (), message), []
+
+
+def _priced(analysis: FunctionAnalysis, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+    # Where nothing is found, the measured tables need not be read.
+    from ptxaudit.cost.model import priced
+
+    return priced(analysis, violations)
 
 
 def _shown(rule: Rule, outcome: Outcome, strict: bool) -> Outcome:

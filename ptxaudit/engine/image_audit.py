@@ -26,6 +26,7 @@ from ptxaudit.engine.function_audit import (
     FunctionAudit,
     InternalError,
     ask,
+    execute,
     prepare,
     stop,
     unanalysed,
@@ -58,12 +59,12 @@ from ptxaudit.frontends.sass.size import is_read_in_parts
 from ptxaudit.ir.events import Transfer, TransferKind
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
 from ptxaudit.limits import DISTURBANCES, LimitReached, bounded, in_force
+from ptxaudit.rules.budget import Budget
 from ptxaudit.rules.model import (
     Category,
     Finding,
     FunctionReport,
     InputReport,
-    MeasuredCost,
     SkippedInput,
     Verdict,
 )
@@ -83,7 +84,7 @@ class _ImageAudit:
     faults: list[InternalError] = field(default_factory=list)
     left_out: set[str] = field(default_factory=set)
     code: dict[str, bytes] = field(default_factory=dict)
-    measured: dict[str, tuple[MeasuredCost, ...]] = field(default_factory=dict)
+    budgets: dict[str, Budget] = field(default_factory=dict)
     split: dict[str, list[str]] = field(default_factory=dict)
     debug_lines: DebugLines | None = None
     no_assembler: str | None = None
@@ -264,7 +265,9 @@ def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own
                 audits.append(without_needs(other, module.name, options.rules))
         if place < own and _is_chosen(module.functions[place], options):
             function = module.functions[place]
-            audits.append(_audit_function(function, module, image, options, options.rules))
+            audits.append(
+                _audit_function(function, module, image, options, options.rules, options.roles)
+            )
     audits += lost
     if not audits and (module.functions or module.ruled_out):
         return None
@@ -278,7 +281,12 @@ def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own
 
 
 def _audit_function(
-    function: Function, module: Module, image: KernelImage, options: AuditOptions, rules: tuple[Rule, ...]
+    function: Function,
+    module: Module,
+    image: KernelImage,
+    options: AuditOptions,
+    rules: tuple[Rule, ...],
+    roles: bool = False,
 ) -> FunctionAudit:
     try:
         names = (function.name, function.demangled)
@@ -288,6 +296,8 @@ def _audit_function(
         return unanalysed(function, module.name, error, rules)
     try:
         with bounded():
+            if roles:
+                execute(audit)
             ask(audit, rules, options.strict)
     except LimitReached as reached:
         stop(audit, rules, str(reached))
@@ -417,20 +427,24 @@ def _keep_code(
     join: Join | None = None,
     sources: Mapping[int, tuple[str, int]] | None = None,
 ) -> None:
-    """Pack a function's code for the report, if one is asked for that shows it."""
-    if options.pack is None or first.analysis is None:
+    """Keep what a function costs, and pack its code, if a report is asked for that shows it."""
+    prices = options.budget and (first.applies or not options.rules)
+    if first.analysis is None or not (prices or options.pack is not None):
         return
-    # Only a page shows code.
-    from ptxaudit.engine.code import function_code, measured_costs
+    # Other reports show neither.
+    from ptxaudit.engine.code import function_budget, function_code
 
     try:
         other = None if second is None else second.analysis
+        if first.function.instructions:
+            audited.budgets[first.function.name] = function_budget(first.analysis, other, join)
+        if options.pack is None:
+            return
         code = function_code(first.analysis, other, join, sources or {}, audited.split)
         if code is not None:
             audited.code[first.function.name] = options.pack(code)
-            audited.measured[first.function.name] = measured_costs(code)
     except Exception as error:
-        message = f"{first.input}: {first.function.name}: its code for the page: {internal_error(error)}"
+        message = f"{first.input}: {first.function.name}: its costs and code: {internal_error(error)}"
         audited.faults.append(InternalError(message, traceback.format_exc()))
 
 
@@ -459,7 +473,7 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
     listings = {name: text for name, text in texts.items() if options.listings or COMMENT_WORD in text}
     return ImageResult(
         report=InputReport(image.name, image.kind.value, image.sha256, None, tuple(audited.notes)),
-        functions=tuple(replace(one, measured=audited.measured.get(one.name, ())) for one in functions),
+        functions=tuple(replace(one, budget=audited.budgets.get(one.name)) for one in functions),
         findings=tuple(findings),
         listings=listings,
         code=audited.code,

@@ -49,7 +49,9 @@ _LIBRARIES = (
     "nvidia-nvjitlink",
 )
 _TOOLS = ("nvdisasm", "ptxas")
-_HELD_IN = frozenset({"ptxaudit.engine.results", "ptxaudit.rules.model", "ptxaudit.source"})
+_HELD_IN = frozenset(
+    {"ptxaudit.engine.results", "ptxaudit.rules.budget", "ptxaudit.rules.model", "ptxaudit.source"}
+)
 
 
 class Recall:
@@ -133,6 +135,8 @@ def _basis(options: AuditOptions) -> str:
         options.listings,
         options.assemble,
         options.scan,
+        options.budget,
+        options.roles,
         repr(options.limits),
         None if options.pack is None else f"{options.pack.__module__}.{options.pack.__qualname__}",
     )

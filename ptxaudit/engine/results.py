@@ -30,9 +30,11 @@ class AuditOptions:
     where its time went.
     ``pack`` makes of each function's code what a report keeps of it; it runs where the function is audited,
     which may be another process. Without it no code is kept.
-    ``limits`` are those in force where this is made. ``partial`` makes an interruption (Ctrl-C, a signal to
-    stop) end the audit with what there is, in a report that says so. ``scan`` leaves SASS functions
-    unread that have no instruction that a rule is about; the report is the same without.
+    ``budget`` has each function priced that a rule applies to (all, where no rule is asked), ``roles`` has it
+    executed for that, so that the roles which pay are known. ``limits`` are those in force where this is made.
+    ``partial`` makes an interruption (Ctrl-C, a signal to stop) end the audit with what there is, in a report
+    that says so. ``scan`` leaves SASS functions unread that have no instruction that a rule is about; the
+    report is the same without.
     """
 
     rules: tuple[Rule, ...]
@@ -46,6 +48,8 @@ class AuditOptions:
     assemble: bool = False
     timings: bool = False
     pack: Callable[[FunctionCode], bytes] | None = None
+    budget: bool = False
+    roles: bool = False
     limits: Limits = field(default_factory=limits)
     partial: bool = False
     scan: bool = True

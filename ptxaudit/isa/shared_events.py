@@ -50,9 +50,7 @@ def tensor_access(kind: AccessKind, place: Operand, completion: Completion) -> A
     )
 
 
-def work_request(
-    response: Operand, barrier: Operand, multicast: bool
-) -> tuple[Access, MbarrierCompleteTx]:
+def work_request(response: Operand, barrier: Operand, multicast: bool) -> tuple[Access, MbarrierCompleteTx]:
     """``clusterlaunchcontrol.try_cancel``: its response is written asynchronously and told by an mbarrier."""
     write = Access(
         AccessKind.WRITE,

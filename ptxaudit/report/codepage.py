@@ -6,12 +6,13 @@ A block is made where the function is audited, so that a report of many function
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from ptxaudit.report import budgets
 from ptxaudit.report.characters import seen
 from ptxaudit.report.drawing import Picture, draw_blocks
+from ptxaudit.rules.budget import Budget, Cycles, Part, PlaceCost
 from ptxaudit.rules.code import CodePairs, CodeText, FunctionCode
-from ptxaudit.rules.model import Cost
 
 _LEVEL = 6
 
@@ -54,13 +55,66 @@ def _text(text: CodeText) -> dict[str, object]:
         "sync": {index: ", ".join(kinds) for index, kinds in text.synchronisation.items()},
         "blocks": [[block.name, block.start, block.end, block.successors] for block in text.blocks],
         "loops": [[loop.header, loop.blocks, loop.depth, loop.polls, loop.hot] for loop in text.loops],
-        "costs": {index: _cost(cost) for index, cost in text.costs.items()},
+        "costs": {} if text.budget is None else _costs(text.budget),
+        "budget": None if text.budget is None else _budget(text.budget),
         "picture": _picture(draw_blocks(text)),
     }
 
 
-def _cost(cost: Cost) -> dict[str, object]:
-    return {"cycles": cost.cycles, "frequency": cost.frequency, "summary": cost.summary}
+def _costs(budget: Budget) -> dict[int, dict[str, object]]:
+    """What the places cost that cost something, for the margin: by the instruction that names each."""
+    return {
+        place.index: {
+            "cycles": None if place.cycles is None else _rounded(place.cycles),
+            "rank": place.rank,
+            "frequency": place.executions.value,
+            "summary": "; ".join(_circumstances(place, budget)),
+        }
+        for place in budget.places
+        if place.rank is not None
+    }
+
+
+def _circumstances(place: PlaceCost, budget: Budget) -> Iterator[str]:
+    yield (
+        place.operation
+        if place.cycles is not None
+        else f"{place.operation}, not measured on this architecture"
+    )
+    if place.share is not None:
+        yield f"{place.share:.0%} of what its loop spends on synchronisation"
+    yield from (text for text in (place.waits_for, place.forces) if text)
+    if place.roles:
+        path = {True: ", likely on the critical path", False: ", likely not on the critical path", None: ""}
+        yield f"paid by {', '.join(place.roles)}{path[place.critical]}"
+    if place.extrapolated:
+        yield "beyond what was measured"
+
+
+def _rounded(cycles: Cycles) -> list[int]:
+    return [round(cycles.low), round(cycles.high), round(cycles.estimate)]
+
+
+def _budget(budget: Budget) -> dict[str, object]:
+    """Each loop by its header: cycles of an iteration and their parts; last what stands in no loop."""
+    return {
+        "measured": budget.measured,
+        "device": budget.device,
+        "threads": budget.threads,
+        "loops": [
+            [loop.header, _spent(loop.cycles, loop.parts), budgets.operations(budget, loop.header)]
+            for loop in budget.loops
+            if loop.places
+        ],
+        "once": [_spent(budget.once, budget.once_parts), budgets.operations(budget, None)],
+        "assumptions": budget.assumptions,
+    }
+
+
+def _spent(cycles: Cycles | None, parts: Mapping[Part, float]) -> dict[str, object] | None:
+    if cycles is None:
+        return None
+    return {"cycles": _rounded(cycles), "parts": {part.value: round(value) for part, value in parts.items()}}
 
 
 def _pairs(pairs: CodePairs, sass: int) -> dict[str, object]:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
+from ptxaudit.report import budgets
 from ptxaudit.rules.model import (
     AuditReport,
     CodePlace,
@@ -80,6 +81,8 @@ def _function(one: FunctionReport) -> dict[str, Any]:
         document["incomplete"] = one.incomplete
     if one.assumptions:
         document["assumptions"] = list(one.assumptions)
+    if one.budget is not None and one.budget.places:
+        document["budget"] = budgets.document(one.budget)
     if one.join is not None:
         document["join"] = _join(one.join)
         document["decided_by"] = dict(one.decided_by)

@@ -18,6 +18,7 @@ from ptxaudit.report.excerpt import (
     place_label,
 )
 from ptxaudit.report.sequence import Diagram, lay_out
+from ptxaudit.rules.budget import Cycles
 from ptxaudit.rules.model import (
     AuditReport,
     Category,
@@ -25,7 +26,6 @@ from ptxaudit.rules.model import (
     Cost,
     Finding,
     FunctionReport,
-    MeasuredCost,
     Severity,
     Verdict,
 )
@@ -371,25 +371,30 @@ def _costs(cards: tuple[Card, ...]) -> tuple[CostRow, ...]:
 
 
 def _measured(functions: tuple[FunctionReport, ...]) -> tuple[MeasuredRow, ...]:
-    """The measured synchronisation by operation and frequency, the dearest first; what runs once at most and
-    what costs next to nothing is left to the margin of the code."""
-    grouped: dict[tuple[str, str], list[MeasuredCost]] = {}
-    holding: Counter[tuple[str, str]] = Counter()
-    for item in functions:
-        for one in item.measured:
-            grouped.setdefault((one.opcode, one.frequency), []).append(one)
-        holding.update({(one.opcode, one.frequency) for one in item.measured})
+    """The measured synchronisation in loops by operation and frequency, the dearest first; what costs next to
+    nothing is left to the margin of the code."""
+    grouped: dict[tuple[str, str], list[tuple[int, str, Cycles]]] = {}
+    for number, item in enumerate(functions):
+        if item.budget is None or item.budget.measured is None:
+            continue
+        for one in item.budget.places:
+            if one.loop is not None and one.cycles is not None:
+                key = (one.operation, one.executions.value)
+                grouped.setdefault(key, []).append((number, item.budget.measured, one.cycles))
     rows = [
         MeasuredRow(
-            opcode,
+            operation,
             frequency,
-            sum(one.places for one in costs),
-            holding[opcode, frequency],
-            (min(one.cycles[0] for one in costs), max(one.cycles[1] for one in costs)),
-            tuple(sorted({one.architecture for one in costs})),
+            len(found),
+            len({number for number, _, _ in found}),
+            (
+                round(min(cycles.low for _, _, cycles in found)),
+                round(max(cycles.high for _, _, cycles in found)),
+            ),
+            tuple(sorted({architecture for _, architecture, _ in found})),
         )
-        for (opcode, frequency), costs in grouped.items()
-        if frequency.startswith("every") and max(one.cycles[1] for one in costs) >= NOTABLE_CYCLES
+        for (operation, frequency), found in grouped.items()
+        if max(cycles.estimate for _, _, cycles in found) >= NOTABLE_CYCLES
     ]
     rows.sort(key=lambda row: (-row.cycles[1], -row.places, row.opcode, row.frequency))
     return tuple(rows[:MOST_MEASURED])

@@ -6,7 +6,8 @@ Everything is by position in a function's instructions, so that the record is sm
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ptxaudit.rules.model import Confidence, Cost
+from ptxaudit.rules.budget import Budget
+from ptxaudit.rules.model import Confidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class CodeText:
     ``lines`` are the text from the 1-based line ``first`` of ``listing`` on; ``line_of`` gives for each
     instruction its index into ``lines``. ``offsets`` are the byte offsets of the instructions (SASS, empty
     for PTX). ``sources`` gives for instructions a place in :attr:`FunctionCode.sources`,
-    ``synchronisation`` the kinds of synchronisation that they are.
+    ``synchronisation`` the kinds of synchronisation that they are. ``budget`` is what these cost.
     """
 
     language: str
@@ -52,7 +53,7 @@ class CodeText:
     synchronisation: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     blocks: tuple[CodeBlock, ...] = ()
     loops: tuple[CodeLoop, ...] = ()
-    costs: Mapping[int, Cost] = field(default_factory=dict)
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ptxaudit.ir.events import Event
 from ptxaudit.ir.instruction import Instruction
+from ptxaudit.rules.budget import Budget
 from ptxaudit.source import Location
 from ptxaudit.stopwatch import Timings
 from ptxaudit.words import counted
@@ -110,7 +112,8 @@ class Violation:
     ``details`` fill the pattern's message template. ``severity`` and ``confidence`` replace the
     pattern's; ``evidence`` are sentences that say how it was decided; ``path`` are the block ids from
     one instruction to the other; ``assumptions`` are what the verdict rests on. ``doubt`` says of a
-    violation that no launch need show what would settle it.
+    violation that no launch need show what would settle it. ``cheaper`` is a cheaper form, by the events that
+    instructions (by index) would have in it; ``fix`` replaces the pattern's.
     """
 
     primary: Instruction
@@ -124,6 +127,8 @@ class Violation:
     witness: Witness | None = None
     assumptions: tuple[str, ...] = ()
     doubt: str | None = None
+    cheaper: Mapping[int, tuple[Event, ...]] = field(default_factory=dict)
+    fix: "Fix | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,20 +236,6 @@ class Synchronisation:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredCost:
-    """Places of a function that run one measured operation equally often, whether or not a rule faults them.
-
-    ``cycles`` is the measured range per execution (low, high) on ``architecture``.
-    """
-
-    opcode: str
-    frequency: str
-    places: int
-    cycles: tuple[int, int]
-    architecture: str
-
-
-@dataclass(frozen=True, slots=True)
 class FunctionReport:
     """All verdicts of one function of one input; ``assumptions`` are what they rest on beyond the code.
 
@@ -252,6 +243,9 @@ class FunctionReport:
 
     Where PTX and SASS were joined, ``decided_by`` names for each decided rule the language that decides it
     (``ptx``, ``sass`` or ``both``) and ``settled`` are the rules that the other one left unknown.
+
+    ``budget`` is what its synchronisation costs, where the audit was asked for it: of the SASS where that is
+    at hand, which is what runs.
 
     ``incomplete`` says why the function was not audited in full: it could not be read, or took too much.
     """
@@ -269,7 +263,7 @@ class FunctionReport:
     join: JoinReport | None = None
     decided_by: Mapping[str, str] = field(default_factory=dict)
     settled: tuple[str, ...] = ()
-    measured: tuple[MeasuredCost, ...] = ()
+    budget: Budget | None = None
     incomplete: str | None = None
 
 

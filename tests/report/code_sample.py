@@ -6,6 +6,7 @@ from dataclasses import replace
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.engine.code import function_code
 from ptxaudit.frontends.ptx import load_ptx
+from ptxaudit.rules.budget import Budget, Cycles, Executions, LoopCost, Part, PlaceCost
 from ptxaudit.rules.code import (
     CodeBlock,
     CodeLoop,
@@ -15,8 +16,8 @@ from ptxaudit.rules.code import (
     CodeText,
     FunctionCode,
 )
-from ptxaudit.rules.model import Confidence, Cost
-from ptxaudit.source import SourceText
+from ptxaudit.rules.model import Confidence
+from ptxaudit.source import Location, LocationKind, SourceText
 
 SOURCE = "src/splitk_mailbox.cuh"
 _ROW = re.compile(r"^\s*/\*([0-9a-f]+)\*/\s*(.*)$")
@@ -47,7 +48,37 @@ def sass_text(name: str, listing: str, function: str) -> CodeText:
             CodeBlock("0x0a60", wait + 4, count, ()),
         ]
     invalidates = [index for index, (_, match) in enumerate(rows) if match[2].startswith("CCTL.IVALL")]
-    cost = Cost("every poll attempt", "Measured as an acquire.", (235, 305), "sm_90a")
+    places = tuple(
+        PlaceCost(
+            index,
+            (index,),
+            Location(LocationKind.SASS, name, offset=int(rows[index][1][1], 16)),
+            "CCTL.IVALL",
+            "l1.invalidate",
+            Part.INVALIDATE,
+            Executions.ATTEMPT,
+            loop=1,
+            forces="1 load is fetched again: the address stays within a line",
+            cycles=Cycles(270, 235, 305),
+            parts={Part.INVALIDATE: 270},
+            share=0.9,
+            rank=1,
+        )
+        for index in invalidates
+    )
+    loop = LoopCost(
+        1,
+        Location(LocationKind.SASS, name, offset=0),
+        1,
+        True,
+        4,
+        tuple(invalidates),
+        Cycles(300, 260, 340),
+        {Part.INVALIDATE: 270, Part.BARRIER: 30},
+    )
+    budget = Budget(
+        places, (loop,) if waits else (), 128, "sm_90a", "H200", assumptions=("a poll succeeds at once",)
+    )
     return CodeText(
         language="sass",
         listing=name,
@@ -58,7 +89,7 @@ def sass_text(name: str, listing: str, function: str) -> CodeText:
         synchronisation={index: ("mbarrier wait",) for index in waits},
         blocks=tuple(blocks),
         loops=(CodeLoop(1, (1,), 1, True, False),) if waits else (),
-        costs=dict.fromkeys(invalidates, cost),
+        budget=budget,
     )
 
 

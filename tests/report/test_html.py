@@ -31,12 +31,12 @@ from ptxaudit.report.html import OPEN_CARDS, prose, render
 from ptxaudit.report.markdown import render as render_markdown
 from ptxaudit.report.text import render as render_text
 from ptxaudit.resources import templates_root
+from ptxaudit.rules.budget import Budget, Cycles, Executions, Part, PlaceCost
 from ptxaudit.rules.model import (
     AuditReport,
     CodePlace,
     FunctionReport,
     InputReport,
-    MeasuredCost,
     SkippedInput,
     Verdict,
 )
@@ -387,20 +387,39 @@ def test_a_source_that_could_not_be_read_is_said_to_be(page: Page):
     assert "292" not in [shown.text(index) for index in shown.all("span", "no")]
 
 
+def _priced(low: float, high: float, number: int = 1, operation: str = "fence.sc.gpu", loop: int | None = 3):
+    """The budget of a function with some places of one operation."""
+    place = PlaceCost(
+        0,
+        (0,),
+        Location(LocationKind.PTX, "k.ptx", 1),
+        operation,
+        operation,
+        Part.FLUSH,
+        Executions.ONCE if loop is None else Executions.ITERATION,
+        loop=loop,
+        cycles=Cycles((low + high) / 2, low, high),
+        rank=1,
+    )
+    return Budget((place,) * number, (), 128, "sm_90a", "H200")
+
+
 def test_measured_synchronisation_in_loops_is_summed_up():
-    fence = MeasuredCost("MEMBAR.SC.GPU", "every iteration", 2, (284, 394), "sm_90a")
-    dearer = replace(fence, places=1, cycles=(631, 806))
-    once, nothing = replace(fence, frequency="once"), replace(fence, opcode="CCTL.IVALL", cycles=(0, 6))
     base = sample_report()
-    one, two, *rest = base.functions
-    functions = (replace(one, measured=(fence, once)), replace(two, measured=(dearer, nothing)), *rest)
+    one, two, three, *rest = base.functions
+    functions = (
+        replace(one, budget=_priced(284, 394, 2)),
+        replace(two, budget=_priced(631, 806)),
+        replace(three, budget=_priced(0, 6, operation="l1.invalidate")),
+        *(replace(other, budget=_priced(900, 990, loop=None)) for other in rest),
+    )
     page = Page(render(replace(base, functions=functions), PATTERNS))
     summary = page.text(page.by_id("summary"))
     assert (
-        "284\u2013806 cycles (measured on sm_90a) every iteration: MEMBAR.SC.GPU at 3 places in 2" in summary
+        "284\u2013806 cycles (measured on sm_90a) every iteration: fence.sc.gpu at 3 places in 2" in summary
     )
-    assert "every iteration: CCTL" not in summary
-    assert "once: MEMBAR" not in summary
+    assert "every iteration: l1.invalidate" not in summary
+    assert "once: fence" not in summary
 
 
 def test_notices_and_images_that_were_left_out_are_shown():

@@ -219,6 +219,4 @@ class _ModuleParser:
             body = self.bodies.parse_body()
         elif not cursor.accept(";"):
             cursor.fail("a function directive, '{' or ';'")
-        return Function(
-            kind, name, linkage, attributes, returns, parameters, tuple(directives), body, offset
-        )
+        return Function(kind, name, linkage, attributes, returns, parameters, tuple(directives), body, offset)

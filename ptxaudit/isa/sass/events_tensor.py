@@ -163,9 +163,7 @@ def _allocation(parts: Sequence[str], instruction: Instruction, surroundings: Su
     units = operand(instruction, -1)
     if "FIND_AND_SET" in parts:
         results = tuple(o for o in instruction.operands[:-1] if isinstance(o, Register))
-        return (
-            TensorOperation(TensorAction.ALLOCATE, _is_pair(parts), columns=units, registers=results),
-        )
+        return (TensorOperation(TensorAction.ALLOCATE, _is_pair(parts), columns=units, registers=results),)
     if "AND" in parts:
         return (TensorOperation(TensorAction.DEALLOCATE, _is_pair(parts), columns=units),)
     raise UnexpectedOperands
