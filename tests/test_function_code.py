@@ -141,5 +141,5 @@ def test_a_fault_of_the_packing_is_said_and_the_audit_goes_on() -> None:
     images = find_images([str(PTX)], WalkOptions())
     rules = select_rules(load_registry(), [EARLY], [])
     done = audit(images, AuditOptions(rules, jobs=1, pack=broken))
-    assert "its code for the page: internal error: ValueError: no room" in done.internal_errors[0].message
+    assert "its costs and code: internal error: ValueError: no room" in done.internal_errors[0].message
     assert len(done.report.functions) == 1

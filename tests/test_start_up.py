@@ -37,10 +37,10 @@ def test_the_command_line_loads_little() -> None:
 
 
 def test_an_audit_of_a_cubin_by_local_rules_loads_only_what_it_uses() -> None:
-    arguments = ["ptxaudit", "audit", str(CUBIN), "--select", "l1-invalidate-in-poll-loop"]
+    arguments = ["ptxaudit", "audit", str(CUBIN), "--select", "gpu-membar-in-hot-loop"]
     program = f"import sys; sys.argv = {arguments}\nfrom ptxaudit.cli import cli\ncli(standalone_mode=False)"
     loaded = loaded_after(program)
-    assert {"ptxaudit.checks.l1_invalidate_in_poll_loop", "rustworkx"} <= loaded
+    assert {"ptxaudit.checks.gpu_membar_in_hot_loop", "rustworkx"} <= loaded
     assert loaded & RARELY_NEEDED == set()
 
 

@@ -78,11 +78,13 @@ class _Setting:
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    """Cycles of one operation, what they go to, and whether a measurement had to be extended for them."""
+    """Cycles of one operation, what they go to, whether a measurement had to be extended for them, and those
+    by which it is dearer than its plain form."""
 
     cycles: Cycles
     parts: Mapping[Part, float]
     extrapolated: bool = False
+    added: Cycles | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +198,7 @@ def _placed(setting: _Setting, operation: Operation) -> _Placed:
         roles=tuple(role.name for role in roles),
         critical=verdict(roles) if roles else None,
         cycles=None if shown is None else shown.cycles,
+        added=None if shown is None else shown.added or shown.cycles,
         parts={} if shown is None else shown.parts,
         extrapolated=shown is not None and shown.extrapolated,
         counted_at=None if pays else first,
@@ -274,21 +277,24 @@ def _price(setting: _Setting, operation: Operation, threads: int, loads: Loads, 
     cycles = Cycles()
     parts: dict[Part, float] = {}
     extrapolated = False
+    added: Cycles | None = None
     groups = setting.surroundings.groups_waited_for(operation)
     there = Circumstances(threads, 0, stores, groups)
     for term in operation.terms:
         if threads == 1 and term.names[-1] in _BY_ONE:
             continue
-        one = _term(setting.ranking, term, there, loads if operation.invalidates else Loads())
-        if one is None and term is operation.terms[0]:
+        first = term is operation.terms[0]
+        one = _term(setting.ranking, term, there, loads if operation.invalidates and first else Loads())
+        if one is None and first:
             return None
         if one is None:
             continue
         cycles += one.cycles
+        added = one.cycles if first else added
         parts = summed((parts, one.parts))
         extrapolated = extrapolated or one.extrapolated
     floor = Cycles(*(max(0.0, value) for value in (cycles.estimate, cycles.low, cycles.high)))
-    return _Price(floor, {part: value for part, value in parts.items() if value > 0}, extrapolated)
+    return _Price(floor, {part: value for part, value in parts.items() if value > 0}, extrapolated, added)
 
 
 def _term(table: Measurements, term: Term, there: Circumstances, loads: Loads) -> _Price | None:

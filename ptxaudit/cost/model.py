@@ -35,7 +35,7 @@ def _cost(analysis: FunctionAnalysis, violation: Violation) -> Cost | None:
     several = _alike(now, place, violation)
     frequency = place.executions.value + _around(now, place) + (f", {several} times" if several > 1 else "")
     sentences = [_measured(now, place), *_circumstances(place), *_saving(analysis, now, place, violation)]
-    cycles = None if place.cycles is None else (round(place.cycles.low), round(place.cycles.high))
+    cycles = None if place.added is None else (round(place.added.low), round(place.added.high))
     return Cost(frequency, " ".join(sentences), cycles, now.measured if cycles is not None else None)
 
 

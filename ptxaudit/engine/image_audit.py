@@ -265,9 +265,7 @@ def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own
                 audits.append(without_needs(other, module.name, options.rules))
         if place < own and _is_chosen(module.functions[place], options):
             function = module.functions[place]
-            audits.append(
-                _audit_function(function, module, image, options, options.rules, options.roles)
-            )
+            audits.append(_audit_function(function, module, image, options, options.rules, options.roles))
     audits += lost
     if not audits and (module.functions or module.ruled_out):
         return None

@@ -30,8 +30,9 @@ class AuditOptions:
     where its time went.
     ``pack`` makes of each function's code what a report keeps of it; it runs where the function is audited,
     which may be another process. Without it no code is kept.
-    ``budget`` has each function priced that a rule applies to (all, where no rule is asked), ``roles`` has it
-    executed for that, so that the roles which pay are known. ``limits`` are those in force where this is made.
+    ``budget`` has each function priced that a rule applies to (all, where no rule is asked), ``roles`` has
+    it executed for that, so that the roles which pay are known. ``limits`` are those in force where this is
+    made.
     ``partial`` makes an interruption (Ctrl-C, a signal to stop) end the audit with what there is, in a report
     that says so. ``scan`` leaves SASS functions unread that have no instruction that a rule is about; the
     report is the same without.

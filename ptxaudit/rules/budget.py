@@ -60,7 +60,8 @@ class PlaceCost:
     after it. ``roles`` are the warps that execute it, none where the function was not executed; ``critical``
     says whether one of them is likely on the critical path, ``None`` where that cannot be told.
 
-    ``cycles`` are per execution (local), ``parts`` what they go to, ``share`` the part of its loop's
+    ``cycles`` are per execution (local), ``added`` those of them by which it is dearer than the plain form of
+    the operation, ``parts`` what they go to, ``share`` the part of its loop's
     synchronisation that they are (global). ``rank`` is 1 for the dearest of the function. ``counted_at`` is
     the place that the cost of this one is counted at: a repeated attempt of the same wait.
     """
@@ -78,6 +79,7 @@ class PlaceCost:
     roles: tuple[str, ...] = ()
     critical: bool | None = None
     cycles: Cycles | None = None
+    added: Cycles | None = None
     parts: Mapping[Part, float] = field(default_factory=dict)
     share: float | None = None
     rank: int | None = None
