@@ -11,7 +11,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
 from ptxaudit.checks._executions import by_instruction, sound_executions, steps_of
-from ptxaudit.checks._order import barrier_name, incomplete
+from ptxaudit.checks._order import barrier_name, is_doubtful, outcome_of
 from ptxaudit.ir import events as ev
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
 
@@ -31,7 +31,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     found = (
         violation for execution in sound_executions(report) for violation in _violations(report, execution)
     )
-    return Outcome.of(_once_a_pair(by_instruction(found)), incomplete(report))
+    certain_first = sorted(found, key=is_doubtful)
+    return outcome_of(report, _once_a_pair(by_instruction(certain_first)))
 
 
 def _once_a_pair(violations: list[Violation]) -> list[Violation]:
@@ -80,15 +81,25 @@ def _violation(
     assert again.key is not None
     same = first.instruction is again.instruction
     earlier = "the same instruction" if same else "an earlier mbarrier.init"
-    certain = was_used and execution.possible
     harmless = not was_used and 0 < first.count == again.count
-    doubt = Severity.NOTE if harmless else Severity.WARNING
+    severity, confidence = _certainty(report, execution, was_used, harmless)
     return Violation(
         again.instruction,
         {"barrier": barrier_name(again.key), "earlier": earlier},
         () if same else (Related(first.instruction, "initialised it before"),),
         ("It was used in between." if was_used else "It was not used in between.",),
-        severity=None if certain else doubt,
-        confidence=None if certain else Confidence.MEDIUM,
+        severity=severity,
+        confidence=confidence,
         assumptions=tuple(report.assumptions),
     )
+
+
+def _certainty(
+    report: OrderReport, execution: Execution, was_used: bool, harmless: bool
+) -> tuple[Severity | None, Confidence | None]:
+    if harmless:
+        return Severity.NOTE, Confidence.MEDIUM
+    if report.in_doubt(execution):
+        return Severity.NOTE, Confidence.LOW
+    certain = was_used and execution.possible
+    return (None, None) if certain else (Severity.WARNING, Confidence.MEDIUM)

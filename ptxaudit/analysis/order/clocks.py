@@ -23,7 +23,7 @@ Direction: forward, one pass. Join: componentwise maximum. Known limits: ``fence
 on global memory give no edge; a CTA barrier is taken to order all threads that take part.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -63,6 +63,10 @@ from ptxaudit.analysis.order.trace import (
 )
 from ptxaudit.ir import events as ev
 
+# An agent's own, its cp.async, bulk reads and writes, tcgen05 operations, what never completes, and for the
+# agents that stand for a warp or a warpgroup its collective operations and its wgmma.
+_COMPONENTS_OF_AN_AGENT = 8
+
 AccessVisitor = Callable[[Moment, "ClockWalk"], None]
 PhaseVisitor = Callable[[Step, Agent, "PhaseRecord", "ClockWalk"], None]
 StepVisitor = Callable[[Step, list[Agent]], None]
@@ -89,11 +93,14 @@ class ClockWalk:
         self.on_step: StepVisitor | None = None
         self.completions = Completions(execution.warps)
         self.agents_of_warp = self._partition()
-        self._capacity = 64
-        self._grow_to_fit(len(self.completions) + self._count_async())
+        self._make_room(self._most_components())
         self.phases: dict[tuple[BarrierKey, int], PhaseRecord] = {}
         self._ticks: dict[int, int] = {}
         self._issues: dict[int, list[Agent]] = {}
+        # Clocks are large: those at the issue are kept for what a barrier is told of, not for groups.
+        self._delivered = {
+            entry.operation.number for entry in execution.entries if isinstance(entry, Delivery)
+        }
         self._issue_clocks: dict[int, Clocks] = {}
         self._payloads: dict[int, list[Step]] = {}
         self.uncertain_flag: Step | None = None
@@ -123,23 +130,31 @@ class ClockWalk:
             )
         return agents
 
-    def _count_async(self) -> int:
-        kinds: set[Hashable] = set()
+    def _most_components(self) -> int:
+        """An upper bound of the components that :class:`Completions` will be asked for in this walk."""
+        keyed: set[Hashable] = set()
         for entry in self.execution.entries:
-            if isinstance(entry, Step) and entry.operation is not None:
-                operation = entry.operation
-                kinds.add((entry.warp, entry.lanes, operation.kind, operation.key, entry.instruction.index))
-            elif isinstance(entry, Step) and isinstance(entry.event, ev.TensorOperation):
-                kinds.add((entry.warp, entry.lanes, entry.event.action))
-            elif isinstance(entry, Step) and isinstance(entry.event, ev.MbarrierArrive):
-                kinds.add((entry.warp, entry.lanes, entry.event.source, entry.key))
-        return 2 * len(kinds) + 8
+            if isinstance(entry, Step):
+                keyed.update(self._keyed_components(entry))
+            elif isinstance(entry, Delivery):
+                issuers = self.agents_of_warp[entry.operation.warp]
+                keyed.update(("copy", issuer.component, entry.key) for issuer in issuers)
+        return len(keyed) + _COMPONENTS_OF_AN_AGENT * sum(map(len, self.agents_of_warp))
 
-    def _grow_to_fit(self, count: int) -> None:
-        self._capacity = count + sum(len(agents) for agents in self.agents_of_warp) * 4
+    def _keyed_components(self, step: Step) -> Iterator[Hashable]:
+        event = step.event
+        if isinstance(event, ev.MbarrierArrive):
+            yield from (("arrival", agent.component, step.key) for agent in self._agents(step))
+        elif isinstance(event, ev.Access) and event.completion is ev.Completion.MBARRIER:
+            key = None if step.operation is None else step.operation.key
+            yield from (("copy", agent.component, key) for agent in self._agents(step))
+        elif isinstance(event, ev.Access) and event.completion is ev.Completion.TCGEN05_WAIT:
+            yield "tmem", step.warp, step.instruction.index
+
+    def _make_room(self, count: int) -> None:
         for agents in self.agents_of_warp:
             for agent in agents:
-                agent.clocks = np.zeros((KINDS, self._capacity), dtype=np.int32)
+                agent.clocks = np.zeros((KINDS, count), dtype=np.int32)
 
     # The walk ----------------------------------------------------------------------------------------
 
@@ -234,7 +249,8 @@ class ClockWalk:
                 issuers = self._issues.setdefault(step.operation.number, [])
                 if agent not in issuers:
                     issuers.append(agent)
-                self._issue_clocks[step.operation.number] = agent.clocks.copy()
+                if step.operation.number in self._delivered:
+                    self._issue_clocks[step.operation.number] = agent.clocks.copy()
                 self._payloads.setdefault(step.operation.number, []).append(step)
             elif not asynchronous:
                 self._flag(step, agent, event)

@@ -50,6 +50,9 @@ _GLOBAL_TURNS = 12
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
+# What an execution of a small program may take: see Limits.scaled_to.
+_FEWEST_OPERATIONS = 60_000
+_OPERATIONS_EACH = 5_000
 # So much of what is known may be reached in vain beside it.
 _SHARE_IN_VAIN = 0.05
 _Shown = TypeVar("_Shown", Race, Gap, Alias, ByteConflict)
@@ -84,6 +87,7 @@ class OrderReport:
     shape: LaunchShape | None = None
     executions: list[Execution] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
+    doubtful: list[bool] = field(default_factory=list)
     races: list[Race] = field(default_factory=list)
     aliases: list[Alias] = field(default_factory=list)
     unfenced: list[Race] = field(default_factory=list)
@@ -100,6 +104,12 @@ class OrderReport:
         """What one of the executions was made from."""
         runs = zip(self.executions, self.runs, strict=True)
         return next((run for known, run in runs if known is execution), None)
+
+    def in_doubt(self, execution: Execution) -> bool:
+        """Whether one of the executions may be one that no launch ever takes."""
+        return next(
+            doubt for known, doubt in zip(self.executions, self.doubtful, strict=True) if known is execution
+        )
 
     def other_block(self, execution: Execution | None) -> LaunchShape | None:
         """The shape of an execution that differs from the explored one in its block, which nothing states,
@@ -127,6 +137,16 @@ class Limits:
     seconds: float = 300.0
     operations: int = 1_500_000
     turns: int = _MOST_TURNS
+
+    def scaled_to(self, program: Program) -> "Limits":
+        """These limits with fewer operations for a small program, which only an endless loop would need.
+
+        Executions of fixtures and real kernels that ended had less than 800 operations for each one in the
+        code.
+        """
+        in_code = sum(len(block.operations) for block in program.blocks)
+        enough = max(_FEWEST_OPERATIONS, _OPERATIONS_EACH * in_code)
+        return replace(self, operations=min(self.operations, enough))
 
 
 def order_of(analysis: FunctionAnalysis) -> OrderReport:
@@ -171,6 +191,7 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
     program = compile_program(analysis, with_global)
     if not any(block.operations for block in program.blocks):
         return report
+    limits = limits.scaled_to(program)
     start = first_launch(program, limits.operations, deadline)
     if start is None:
         return report
@@ -325,6 +346,10 @@ def _look_at(report: OrderReport, run: Run, execution: Execution, doubtful: bool
     """
     report.executions.append(execution)
     report.runs.append(run)
+    doubtful |= _unfollowed(execution) or execution.invented
+    sure = 0 if execution.lanes_in_order else _SURE_EXECUTIONS
+    doubtful |= len(report.executions) > sure and not execution.possible
+    report.doubtful.append(doubtful)
     _extend(report.assumptions, execution.assumptions)
     if not execution.complete and not shows_something(execution):
         report.stuck_if_possible |= bool(execution.stuck)
@@ -332,9 +357,6 @@ def _look_at(report: OrderReport, run: Run, execution: Execution, doubtful: bool
     if execution.stuck:
         _note_deadlock(report, execution)
     finder = RaceFinder(execution).run()
-    doubtful |= _unfollowed(execution) or execution.invented
-    sure = 0 if execution.lanes_in_order else _SURE_EXECUTIONS
-    doubtful |= len(report.executions) > sure and not execution.possible
     _merge(report.aliases, finder.aliases.values(), doubtful, _barrier_met)
     _merge(report.races, finder.races.values(), doubtful, _pair)
     _merge(report.unfenced, finder.unfenced.values(), doubtful, _pair)
