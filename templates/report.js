@@ -1,7 +1,7 @@
 /* The page: findings, functions, filters, keys. */
 (() => {
   const { byId, make, colour } = ui;
-  const FIRST_ROWS = 100;
+  const FIRST_ROWS = 100, HEAD = 60;
   const root = document.documentElement;
   const store = (value) => {
     // Storage is refused to pages opened from disk in some browsers; the choice then lasts for the visit.
@@ -124,7 +124,13 @@
       drawFunctions();
     };
     let pending = 0;
-    filter.addEventListener("input", () => { clearTimeout(pending); pending = setTimeout(apply, 120); });
+    const shown = (id) => { const box = byId(id).getBoundingClientRect(); return box.bottom > HEAD && box.top < innerHeight; };
+    const narrow = () => {
+      apply();
+      /* What is left is no longer where the reader was. */
+      if (!shown("findings") && !shown("functions")) byId(cards.some((item) => item.visible) ? "findings" : "functions").scrollIntoView();
+    };
+    filter.addEventListener("input", () => { clearTimeout(pending); pending = setTimeout(filter.value.trim() ? narrow : apply, 120); });
     rule.addEventListener("change", apply);
     verdict.addEventListener("change", apply);
     for (const button of document.querySelectorAll(".toggle")) {
@@ -185,7 +191,7 @@
       const name = make("button", { type: "button", className: "fname", textContent: item.shown, title: item.shown });
       name.setAttribute("aria-expanded", "false");
       const line = make("tr", { className: "row" },
-        make("td", {}, name, make("div", { className: "finput", textContent: item.input }), item.code ? make("a", { className: "open-code", href: "#" + item.code, textContent: "Open the code" }) : ""),
+        make("td", {}, name, make("div", { className: "finput", textContent: item.input.slice(data.folder), title: item.input }), item.code ? make("a", { className: "open-code", href: "#" + item.code, textContent: "Open the code" }) : ""),
         make("td", {}, make("div", { className: "mono", textContent: item.arch }), make("div", { className: "finput", textContent: item.evidence === "both" ? "ptx, sass" : item.evidence })),
         make("td", {}, chips(item)));
       line.addEventListener("click", (event) => {

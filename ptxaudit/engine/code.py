@@ -10,7 +10,7 @@ from ptxaudit.analysis.join import Join, synchronisation
 from ptxaudit.analysis.pollloops import poll_loops
 from ptxaudit.cost.budget import budget_for
 from ptxaudit.cost.payers import Acting
-from ptxaudit.engine.findings import block_label
+from ptxaudit.engine.findings import block_label, shown_text
 from ptxaudit.engine.sources import found_name, source_window
 from ptxaudit.engine.twins import CONFIDENCE
 from ptxaudit.ir.function import Language
@@ -25,6 +25,7 @@ from ptxaudit.rules.code import (
     FunctionCode,
 )
 from ptxaudit.source import SourceLine
+from ptxaudit.words import clipped
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.order.roles import Role
@@ -121,13 +122,13 @@ def _text(
     numbers = [one.location.line or 1 for one in function.instructions]
     if is_sass:
         # A large cubin is read part by part: the text at hand may not be the one that lines are counted in.
-        start, shown = min(numbers), [" ".join(one.text.split()) for one in function.instructions]
+        start, shown = min(numbers), [shown_text(one) for one in function.instructions]
     else:
         if analysis.module.name not in split:
             split[analysis.module.name] = analysis.module.text.split("\n")
         lines = split[analysis.module.name]
         start, end = _extent(lines, min(numbers), max(numbers))
-        shown = lines[start - 1 : end]
+        shown = [clipped(line) for line in lines[start - 1 : end]]
     named = {i: SourceLine(*line) for i, line in sass_sources.items()} if is_sass else function.source_lines
     kinds = ((index, synchronisation(events)) for index, events in enumerate(analysis.events))
     return CodeText(

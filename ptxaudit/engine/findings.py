@@ -19,6 +19,7 @@ from ptxaudit.ir.operands import (
 )
 from ptxaudit.rules.model import CodePlace, Confidence, Finding, Severity, Violation
 from ptxaudit.rules.pattern import Pattern
+from ptxaudit.words import clipped
 
 _SEVERITY_RANK = {severity: -severity.rank for severity in Severity}
 
@@ -67,7 +68,12 @@ def _build(
 
 
 def _place(role: str, instruction: Instruction, note: str | None) -> CodePlace:
-    return CodePlace(role, instruction.location, " ".join(instruction.text.split()), note)
+    return CodePlace(role, instruction.location, shown_text(instruction), note)
+
+
+def shown_text(instruction: Instruction) -> str:
+    """An instruction in one line, as reports show it."""
+    return clipped(" ".join(instruction.text.split()))
 
 
 def block_label(function: Function, block_id: int) -> str:
@@ -77,7 +83,9 @@ def block_label(function: Function, block_id: int) -> str:
         place = f"{block.start_position:#06x}"
     else:
         place = f"line {block.start_position}"
-    return place if block.label is None else f"{block.label} ({place})"
+    # nvdisasm has no names for blocks: a label that is made of the place says nothing more.
+    named = block.label is not None and block.label.lstrip(".") != f"{block.start_position:#x}"
+    return f"{block.label} ({place})" if named else place
 
 
 def normalise(instruction: Instruction) -> str:

@@ -19,6 +19,7 @@ from ptxaudit.engine.results import COMMENT_WORD
 from ptxaudit.ir.function import Function
 from ptxaudit.rules.model import CodePlace, CommentedSource, Finding
 from ptxaudit.source import Location, LocationKind
+from ptxaudit.words import clipped
 
 _SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".inl", ".mlir", ".py"})
 _LARGEST = 1 << 24
@@ -38,13 +39,14 @@ class _Source:
 def source_text(file: str, line: int) -> str:
     """A line of a source file as code names it, empty where that is not there to be read."""
     lines = _source(file).lines
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    return clipped(lines[line - 1].strip()) if 0 < line <= len(lines) else ""
 
 
 def source_window(file: str, first: int, last: int) -> dict[int, str]:
     """The lines ``first`` to ``last`` (inclusive) of a source, by number; those that can be read."""
     lines = _source(file).lines
-    return {number: lines[number - 1] for number in range(max(1, first), min(last, len(lines)) + 1)}
+    numbers = range(max(1, first), min(last, len(lines)) + 1)
+    return {number: clipped(lines[number - 1]) for number in numbers}
 
 
 class _Lookup(threading.local):

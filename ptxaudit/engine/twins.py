@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from ptxaudit.analysis.join import Join, JoinMethod
+from ptxaudit.engine.findings import shown_text
 from ptxaudit.engine.sources import found_name, identity, source_text
 from ptxaudit.ir.function import Function
 from ptxaudit.ir.instruction import Instruction
@@ -132,7 +133,7 @@ def _source_first(place: CodePlace, name: str) -> CodePlace:
 
 
 def _code(instruction: Instruction, note: str) -> CodePlace:
-    return CodePlace("related", instruction.location, " ".join(instruction.text.split()), note)
+    return CodePlace("related", instruction.location, shown_text(instruction), note)
 
 
 def source_place(line: SourceLine) -> CodePlace:

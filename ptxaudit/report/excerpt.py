@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ptxaudit.rules.model import CodePlace
 from ptxaudit.source import LocationKind
+from ptxaudit.words import clipped
 
 CONTEXT_LINES = 4
 _OPCODE_REACH = 3
@@ -138,7 +139,7 @@ def excerpt(
         first += 1
     while last > number and not listing.line(last).strip():
         last -= 1
-    shown = {line: _untab(listing.code(line)) for line in range(first, last + 1)}
+    shown = {line: _untab(clipped(listing.code(line))) for line in range(first, last + 1)}
     coded = [text for line, text in shown.items() if text.strip() and not (sass and not listing.label(line))]
     indent = min((len(text) - len(text.lstrip()) for text in coded), default=0)
     if sass and len(coded) < len(shown):

@@ -29,8 +29,9 @@ from ptxaudit.source import Location, LocationKind
 OPEN_CARDS = 30
 SCRIPTS = ("common.js", "code.js", "report.js")
 _CODE_WORD = re.compile(
-    r"((?<![\w.:/%<-])(?:%[\w.]*\w|\.[a-z]\w+(?:(?:\.|::)\w+)*|[a-z]\w+(?:(?:\.|::)(?:[a-z_]\w+|\d[a-z]\w*))+"
-    r"|[A-Z][A-Z0-9]+(?:\.[A-Z0-9]+)+)(?![\w/>-]))"
+    r"((?<![\w.:/%<-])(?:%[\w.]*\w|(?:\.|::)[a-z]\w+(?:(?:\.|::)\w+)*"
+    r"|[a-z]\w+(?:(?:\.|::)[a-z_]\w+|\.\d+[a-z]\w*|::\d+)+"
+    r"|[A-Z][A-Z0-9]+(?:\.[A-Z0-9][A-Z0-9_x]*)+)(?![\w/>-]))"
 )
 
 

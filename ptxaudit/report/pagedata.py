@@ -46,6 +46,7 @@ def build_data(page: Page, budget: int = CODE_BUDGET) -> PageData:
         anchors.setdefault((card.finding.input, card.finding.function), []).append(number)
     index = {
         "rules": rules,
+        "folder": page.folder,
         "findings": [_finding(card) for card in cards],
         "functions": [
             _function(item, position, anchors.get((item.input, item.name), []), blocks)
@@ -93,7 +94,8 @@ def _related_places(card: Card) -> list[list[object]]:
 def _places(view: PlaceView, message: str, primary: bool) -> list[list[object]]:
     """A place and its twins: what the code calls it, what is said of it, whether it is the finding's own."""
     note = view.place.note or message
-    named = [place_name(one.place.location) for one in (view, *view.twins)]
+    shown = (location for one in (view, *view.twins) for location in (one.place.location, *one.also))
+    named = map(place_name, shown)
     return [[name, note, primary] for name in dict.fromkeys(named) if name]
 
 

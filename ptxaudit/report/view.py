@@ -1,5 +1,6 @@
 """The HTML page's content: an ``AuditReport`` arranged for a reader, with no markup in it."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -17,6 +18,7 @@ from ptxaudit.report.excerpt import (
     locate,
     place_label,
 )
+from ptxaudit.report.index_names import index_names
 from ptxaudit.report.sequence import Diagram, lay_out
 from ptxaudit.rules.budget import Cycles
 from ptxaudit.rules.model import (
@@ -30,6 +32,7 @@ from ptxaudit.rules.model import (
     Verdict,
 )
 from ptxaudit.source import Location, LocationKind
+from ptxaudit.words import counted
 
 TWIN_CONTEXT_LINES = 2
 NOTABLE_CYCLES = 10
@@ -40,12 +43,16 @@ _UNSAFE_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class PlaceView:
-    """A place with its excerpt; ``twins`` are the same instruction in the other language and the source."""
+    """A place with its excerpt; ``twins`` are the same instruction in the other language and the source.
+
+    ``also`` are further places whose lines the excerpt shows.
+    """
 
     place: CodePlace
     excerpt: Excerpt
     label: str
     twins: "tuple[PlaceView, ...]" = ()
+    also: tuple[Location, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -105,6 +112,11 @@ class CardGroup:
     rule: str
     cards: tuple[Card, ...]
 
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Short names of their functions."""
+        return index_names({card.function for card in self.cards})
+
 
 @dataclass(frozen=True, slots=True)
 class UndecidedGroup:
@@ -142,7 +154,7 @@ class MeasuredRow:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Everything the templates show."""
+    """Everything the templates show; ``folder`` counts the characters of the folder that all inputs share."""
 
     report: AuditReport
     cards: tuple[Card, ...]
@@ -152,6 +164,7 @@ class Page:
     undecided: tuple[UndecidedGroup, ...]
     costs: tuple[CostRow, ...]
     measured: tuple[MeasuredRow, ...]
+    folder: int
 
     @property
     def groups(self) -> tuple[CardGroup, ...]:
@@ -179,7 +192,17 @@ def build_page(report: AuditReport, titles: Mapping[str, str]) -> Page:
         undecided=_undecided(report.functions),
         costs=_costs(active),
         measured=_measured(report.functions),
+        folder=_shared_folder({one.path for one in report.inputs}),
     )
+
+
+def _shared_folder(paths: Collection[str]) -> int:
+    """The length of the folder's name with which several paths begin; 0 where there is none."""
+    if len(paths) < 2:
+        return 0
+    first, last = min(paths), max(paths)
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return "".join(one for one, _ in same).rfind("/") + 1
 
 
 def _order(finding: Finding) -> tuple[int, bool, str, str, str, int]:
@@ -209,7 +232,7 @@ def _card(
     base = "f-" + _UNSAFE_ID.sub(lambda match: f"_{ord(match[0]):x}_", finding.fingerprint)
     anchors[base] += 1
     anchor = base if anchors[base] == 1 else f"{base}--{anchors[base]}"
-    spots = [_spot(place, finding, listings) for place in (finding.primary, *finding.related)]
+    spots = [_spot(place, finding, listings) for place in (finding.primary, *_merged(finding.related))]
     views = [
         replace(_place(index, spots), twins=_twins(spot[0], finding, listings))
         for index, spot in enumerate(spots)
@@ -224,6 +247,17 @@ def _card(
         diagram=lay_out(finding.witness) if finding.witness else None,
         code=code_anchor(*key) if (key := (finding.input, finding.function)) in kept else "",
     )
+
+
+def _merged(places: tuple[CodePlace, ...]) -> list[CodePlace]:
+    """The places, each once: what is said of one several times is said together."""
+    grouped: dict[Location, list[CodePlace]] = {}
+    for place in places:
+        grouped.setdefault(place.location, []).append(place)
+    return [
+        replace(first, note="; ".join(dict.fromkeys(one.note for one in (first, *more) if one.note)) or None)
+        for first, *more in grouped.values()
+    ]
 
 
 def place_name(location: Location | None) -> str:
@@ -253,7 +287,10 @@ def _twins(place: CodePlace, finding: Finding, listings: Mapping[str, Listing]) 
     """The twins of a place, those of one language that stand near each other in one excerpt."""
     views: list[PlaceView] = []
     shown: set[tuple[str, int]] = set()
-    for twin in place.twins:
+    copies = [twin for twin in place.twins if twin.location.kind is place.location.kind]
+    if copies:
+        views.append(_copies(copies, finding, listings))
+    for twin in (one for one in place.twins if one not in copies):
         _, listing, line = _spot(twin, finding, listings)
         if listing is not None and (listing.name, line) in shown:
             continue
@@ -262,6 +299,20 @@ def _twins(place: CodePlace, finding: Finding, listings: Mapping[str, Listing]) 
         shown |= {(block.listing, one.number) for one in block.lines if block.listing is not None}
         views.append(PlaceView(twin, block, place_label(twin)))
     return tuple(views)
+
+
+def _copies(copies: list[CodePlace], finding: Finding, listings: Mapping[str, Listing]) -> PlaceView:
+    """The lines of an instruction's copies, without what stands around them."""
+    spots = [_spot(copy, finding, listings) for copy in copies]
+    blocks = [excerpt(copy, listing, line, {}, "related", 0) for copy, listing, line in spots]
+    lines = tuple(line for block in blocks for line in block.lines)
+    said = f"{counted(len(copies), 'more copy', 'more copies')} of it"
+    return PlaceView(
+        replace(copies[0], note=said),
+        Excerpt(lines, blocks[0].listing),
+        place_label(copies[0]),
+        also=tuple(copy.location for copy in copies[1:]),
+    )
 
 
 def _marks_of(

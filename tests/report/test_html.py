@@ -20,6 +20,7 @@ from html_sample import (
     SCOPE_REASON,
     SPLITK,
     SPLITK_NAME,
+    SPLITK_PTX,
     large_report,
     sample_code,
     sample_report,
@@ -28,8 +29,10 @@ from html_sample import (
 from ptxaudit.report.characters import visible
 from ptxaudit.report.codepage import code_anchor, pack_code
 from ptxaudit.report.html import OPEN_CARDS, prose, render
+from ptxaudit.report.index_names import index_names
 from ptxaudit.report.markdown import render as render_markdown
 from ptxaudit.report.text import render as render_text
+from ptxaudit.report.view import build_page
 from ptxaudit.resources import templates_root
 from ptxaudit.rules.budget import Budget, Cycles, Executions, Part, PlaceCost
 from ptxaudit.rules.model import (
@@ -306,6 +309,10 @@ def test_prose_finds_code_without_backticks():
     )
     tensor = "cp.async.bulk.tensor.2d.shared::cluster"
     assert prose(f"a {tensor} (line 3)") == f"a <code>{tensor}</code> (line 3)"
+    for word in ("tcgen05.ld.sync.aligned.32x32b.x16.b32", "tcgen05.mma.cta_group::1.kind::f16", "::after"):
+        assert prose(f"a {word} (line 3)") == f"a <code>{word}</code> (line 3)"
+    for word in ("HGMMA.64x64x16.F32.BF16", "BAR.SYNC.DEFER_BLOCKING"):
+        assert prose(f"a {word} (0x40)") == f"a <code>{word}</code> (0x40)"
     plain = "It is e.g. on sm_90, section 9.7.13, version 8.8. Then and/or build/a.ptx"
     assert prose(plain) == plain
 
@@ -501,3 +508,49 @@ def test_headings_do_not_skip_the_first_level(page: Page):
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 2 for before, after in pairwise(levels))
+
+
+def test_what_is_said_of_one_place_twice_is_said_together():
+    first = INVALIDATE.related[0]
+    twice = replace(INVALIDATE, related=(first, replace(first, note="And waits."), first))
+    (card,) = build_page(replace(sample_report(), findings=(twice,)), {}).cards
+    assert [view.place.note for view in card.related] == [f"{first.note}; And waits."]
+
+
+def test_copies_stand_in_one_excerpt_and_all_are_marked_in_the_code():
+    place = MEMBAR.primary
+    offsets = (0x0A20, 0x0A40)
+    copies = tuple(
+        CodePlace("related", replace(place.location, offset=offset), "BAR.SYNC ;", "another copy of it")
+        for offset in offsets
+    )
+    found = replace(MEMBAR, primary=replace(place, twins=copies))
+    report = replace(sample_report(), findings=(found,))
+    (card,) = build_page(report, {}).cards
+    (twin,) = card.primary.twins
+    assert twin.place.note == "2 more copies of it"
+    assert [line.label for line in twin.excerpt.lines] == ["0a20", "0a40"]
+    index: Any = Page(render(report, PATTERNS)).data()
+    assert [name for name, *_ in index["findings"][0]["places"]] == ["s9990", "sa20", "sa40"]
+
+
+def test_the_folder_that_all_inputs_share_is_left_out_of_what_is_read():
+    page = build_page(sample_report(), {})
+    assert SPLITK[page.folder :] == SPLITK.removeprefix("build/")
+    (one, *_) = sample_report().inputs
+    assert build_page(replace(sample_report(), inputs=(one,)), {}).folder == 0
+
+
+def test_a_line_that_nobody_reads_to_its_end_is_cut():
+    long = SPLITK_PTX.replace("mbarrier.try_wait", "/*" + "x" * 5_000_000 + "*/ mbarrier.try_wait", 1)
+    report = sample_report()
+    assert len(render(replace(report, listings={**report.listings, SPLITK: long}), PATTERNS)) < 2_000_000
+
+
+def test_short_names_keep_what_differs():
+    names = [f"void ns::kernel_attention<{kind}, 64>(float*)" for kind in ("half", "bf16")]
+    dots = "\N{HORIZONTAL ELLIPSIS}"
+    assert list(index_names(names).values()) == [f"{dots}half, 64>", f"{dots}bf16, 64>"]
+    assert index_names(["f0_name", "f1_name"]) == {"f0_name": "f0_name", "f1_name": "f1_name"}
+    assert index_names(["void k(int)"]) == {"void k(int)": "k"}
+    assert len(index_names(["k" * 400])["k" * 400]) < 70

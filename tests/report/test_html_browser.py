@@ -92,6 +92,17 @@ def test_the_filter_narrows_findings_and_functions(sample: Opened):
     assert page.locator("details.card:visible").count() == 1
 
 
+def test_a_filter_shows_what_is_left_wherever_the_reader_was(sample: Opened):
+    page = sample.page
+    page.set_viewport_size({"width": 1400, "height": 500})
+    page.locator("#rules").evaluate("element => element.scrollIntoView()")
+    page.locator("#filter").fill("attention wgmma")
+    page.locator("#shown", has_text="1 of 4").wait_for()
+    page.wait_for_function("document.querySelector('#findings').getBoundingClientRect().top < innerHeight")
+    bottom = page.evaluate("document.querySelector('#functions').getBoundingClientRect().bottom")
+    assert bottom > 0
+
+
 def test_functions_sort_and_open(sample: Opened):
     page = sample.page
     page.locator('[data-sort="name"]').click()

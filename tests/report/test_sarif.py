@@ -153,10 +153,12 @@ def test_names_of_inputs_never_become_paths(name: str) -> None:
 def test_a_real_cubin_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = REPOSITORY / "fixtures" / "kernels" / "gemm_ring"
-    cubin = folder / "gemm_ring_early_release.cubin"
-    # The cubin names its source relative to where it was compiled.
-    shutil.copy(folder / "gemm_ring.cu", tmp_path)
-    assert run_cli(monkeypatch, "audit", str(cubin), "--sarif", "out.sarif") == 1
+    # The cubin names its source relative to where it was compiled: places are then files of the checkout.
+    build = tmp_path / "build"
+    build.mkdir()
+    for name in ("gemm_ring_early_release.cubin", "gemm_ring.cu"):
+        shutil.copy(folder / name, build)
+    assert run_cli(monkeypatch, "audit", "build", "--sarif", "out.sarif") == 1
     document = json.loads(Path("out.sarif").read_text())
     Sarif.model_validate(document)
     results = document["runs"][0]["results"]
