@@ -364,7 +364,7 @@ def diff_command(
     selection = selection_of(scope)
     settings = settings_of(None)
     options, registry = audit_options(scope, settings)
-    options = replace(options, count=True, listings=False, assemble=assemble)
+    options = replace(options, count=True, budget=True, listings=False, assemble=assemble)
     runs = []
     for side in (old, new):
         with _progress([side]) as progress, in_force(options.limits):

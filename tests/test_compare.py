@@ -13,6 +13,7 @@ from ptxaudit.engine.changes import changes
 from ptxaudit.engine.compare import CountChange, compare, pair
 from ptxaudit.report import compare_html
 from ptxaudit.report.compare_text import render_json, render_markdown, render_text, said
+from ptxaudit.rules.budget import Budget, LoopCost, Part
 from ptxaudit.rules.model import AuditReport, FunctionReport, Synchronisation, Verdict
 from ptxaudit.source import Location, LocationKind
 
@@ -315,3 +316,40 @@ def test_what_only_one_side_can_assemble_is_still_one_kernel(
     Path("new.ptx").write_text(KERNEL.replace(".version 8.0", ".version 99.0"))
     assert run("diff", "old.ptx", "new.ptx", *TINY) == 0
     assert "1 kernel in both, 0 of them changed" in capfd.readouterr().out
+
+
+def budget(looped: dict[Part, float], once: dict[Part, float], measured: str | None = "sm_90") -> Budget:
+    place = Location(LocationKind.SASS, "k", 1, 1, 0)
+    loop = LoopCost(1, place, 1, True, 40, (3,), parts=looped)
+    return Budget((), (loop,), 128, measured, once_parts=once)
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        (
+            budget({Part.WAIT: 20.0}, {Part.BARRIER: 40.0}),
+            "    down: one iteration of each loop 1,260 -> 20 cycles (flush 1,240 -> 0), estimated for sm_90",
+        ),
+        (
+            budget({Part.WAIT: 20.0, Part.FLUSH: 1240.0}, {Part.BARRIER: 140.0}),
+            "    up: outside of loops 40 -> 140 cycles (barrier 40 -> 140), estimated for sm_90",
+        ),
+        (budget({Part.WAIT: 24.0, Part.FLUSH: 1240.0}, {Part.BARRIER: 45.0}), ""),
+        (budget({}, {}, measured="sm_100a"), ""),
+        (budget({}, {}, measured=None), ""),
+    ],
+)
+def test_costs_that_went_up_or_down_are_told(tmp_path: Path, after: Budget, told: str) -> None:
+    one = report(KERNEL, tmp_path)
+    (function,) = one.functions
+    before = budget({Part.WAIT: 20.0, Part.FLUSH: 1240.0}, {Part.BARRIER: 40.0})
+    old, new = (replace(one, functions=(replace(function, budget=side),)) for side in (before, after))
+    comparison = compare(old, new)
+    shown = render_text(comparison)
+    assert ("  cost of synchronisation:\n" + told + "\n" in shown) if told else "cost of synch" not in shown
+    assert ("costs: " in shown) is bool(told)
+    assert bool(json.loads(render_json(comparison))["kernels"][0]["costs"]) is bool(told)
+    assert told.strip() in render_markdown(comparison)
+    page = compare_html.render(comparison, "old", "new")
+    assert ("What it costs" in page) is bool(told)

@@ -12,8 +12,11 @@ from dataclasses import dataclass, replace
 from ptxaudit.engine.baseline import entry_of, match
 from ptxaudit.engine.changes import SynchronisationChange, changes
 from ptxaudit.engine.function_report import LOCAL_LOADS, LOCAL_STORES, REGISTERS
+from ptxaudit.rules.budget import Budget, Part, summed
 from ptxaudit.rules.model import AuditReport, Finding, FunctionReport, Verdict
 
+# Differences below are within what measurements of one operation differ by.
+LEAST_CYCLES, LEAST_SHARE = 10.0, 0.05
 LEAST_LIKENESS = 0.8
 MOST_LIKENESSES = 10_000
 _NUMBERS = (REGISTERS, LOCAL_LOADS, LOCAL_STORES)
@@ -39,11 +42,27 @@ class VerdictChange:
 
 
 @dataclass(frozen=True, slots=True)
+class CostChange:
+    """What synchronisation costs: ``looped`` in one iteration of each loop, summed, else outside of loops.
+
+    ``old`` and ``new`` are estimated cycles of a warp's way by measurements on ``measured``, ``parts`` what
+    they go to where that is not the same.
+    """
+
+    looped: bool
+    old: float
+    new: float
+    parts: Mapping[Part, tuple[float, float]]
+    measured: str
+
+
+@dataclass(frozen=True, slots=True)
 class KernelChange:
     """One kernel of both sides (or of one: the other is ``None``) and what is not the same.
 
     ``counts`` are the numbers of each kind of synchronisation, ``changes`` the synchronisations themselves.
-    ``new_findings`` and ``gone_findings`` have no partner; ``unchanged`` counts those that have.
+    ``new_findings`` and ``gone_findings`` have no partner; ``unchanged`` counts those that have. ``costs`` is
+    what synchronisation costs, where both sides were measured alike and differ.
     """
 
     old: FunctionReport | None
@@ -54,6 +73,7 @@ class KernelChange:
     new_findings: tuple[Finding, ...]
     gone_findings: tuple[Finding, ...]
     unchanged: int
+    costs: tuple[CostChange, ...] = ()
 
     @property
     def name(self) -> str:
@@ -67,7 +87,7 @@ class KernelChange:
         """Whether there is anything to say."""
         sides = self.old is None or self.new is None
         findings = self.new_findings or self.gone_findings
-        return bool(sides or self.counts or self.changes or self.verdicts or findings)
+        return bool(sides or self.counts or self.changes or self.verdicts or self.costs or findings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +227,25 @@ def _change(
         tuple(one for index, one in enumerate(new_findings) if index not in matched.known),
         tuple(gone_findings),
         len(matched.known),
+        tuple(_costs(before, after)),
     )
+
+
+def _costs(before: FunctionReport | None, after: FunctionReport | None) -> Iterator[CostChange]:
+    old, new = (None if side is None else side.budget for side in (before, after))
+    if old is None or new is None or old.measured is None or old.measured != new.measured:
+        return
+    for looped in (True, False):
+        first, second = (_spent(budget, looped) for budget in (old, new))
+        sums = sum(first.values()), sum(second.values())
+        if abs(sums[0] - sums[1]) > max(LEAST_CYCLES, LEAST_SHARE * max(sums)):
+            parts = {part: (first.get(part, 0.0), second.get(part, 0.0)) for part in Part}
+            told = {part: pair for part, pair in parts.items() if abs(pair[0] - pair[1]) > LEAST_CYCLES}
+            yield CostChange(looped, *sums, told, old.measured)
+
+
+def _spent(budget: Budget, looped: bool) -> Mapping[Part, float]:
+    return summed(loop.parts for loop in budget.loops) if looped else budget.once_parts
 
 
 def _counts(before: FunctionReport | None, after: FunctionReport | None) -> Iterator[CountChange]:

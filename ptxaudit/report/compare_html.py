@@ -2,7 +2,7 @@
 
 from ptxaudit.engine.compare import Comparison
 from ptxaudit.report.characters import visible
-from ptxaudit.report.compare_text import fixed_or_gone, grouped, said, totals
+from ptxaudit.report.compare_text import fixed_or_gone, grouped, priced, said, totals
 from ptxaudit.report.html import inline, page_environment, source_hash
 
 
@@ -16,6 +16,7 @@ def render(comparison: Comparison, old: str, new: str) -> str:
         totals=totals(comparison),
         grouped=grouped,
         said=said,
+        priced=priced,
         fixed_or_gone=fixed_or_gone,
         old=old,
         new=new,

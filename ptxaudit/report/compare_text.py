@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ptxaudit.engine.changes import SynchronisationChange
-from ptxaudit.engine.compare import Comparison, CountChange, KernelChange, VerdictChange
+from ptxaudit.engine.compare import Comparison, CostChange, CountChange, KernelChange, VerdictChange
 from ptxaudit.printable import log_lines
 from ptxaudit.report.markdown import code
 from ptxaudit.report.text import abridged, cost
@@ -46,6 +46,9 @@ def _kernel(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
     if changed:
         yield "  synchronisation:"
         yield from (f"    {line}" for line in changed)
+    if kernel.costs:
+        yield "  cost of synchronisation:"
+        yield from (f"    {priced(change)}" for change in kernel.costs)
     told = {finding.rule for finding in (*kernel.new_findings, *kernel.gone_findings)}
     settled = [verdict for verdict in kernel.verdicts if verdict.rule not in told]
     if settled:
@@ -108,6 +111,15 @@ def said(change: SynchronisationChange) -> str:
         return f"changed {_kind(old)} -> {_kind(new)}{times}: {places}"
     looped = " in a loop" if old.looped else ""
     return f"changed {old.kind} -> {new.kind}{looped}{times}: {places}"
+
+
+def priced(change: CostChange) -> str:
+    """A change of cost in words: ``down: one iteration of each loop 350 -> 110 cycles (flush 240 -> 0)``."""
+    where = "one iteration of each loop" if change.looped else "outside of loops"
+    parts = ", ".join(f"{part} {old:,.0f} -> {new:,.0f}" for part, (old, new) in change.parts.items())
+    direction = "up" if change.new > change.old else "down"
+    numbers = f"{change.old:,.0f} -> {change.new:,.0f} cycles"
+    return f"{direction}: {where} {numbers}{f' ({parts})' if parts else ''}, estimated for {change.measured}"
 
 
 def _kind(one: Synchronisation) -> str:
@@ -175,12 +187,16 @@ def totals(comparison: Comparison) -> str:
         *_ended(kernels),
         f"{sum(kernel.unchanged for kernel in kernels)} unchanged",
     )
+    moved = Counter(
+        "up" if change.new > change.old else "down" for kernel in kernels for change in kernel.costs
+    )
+    priced_ones = [f"costs: {moved['up']} up, {moved['down']} down"] if moved else []
     faults = (
         f"{counted(len(unread), 'input')} of the {side} side could not be read"
         for side, unread in zip(("old", "new"), comparison.unread, strict=True)
         if unread
     )
-    return "; ".join([", ".join(numbers), f"findings: {', '.join(found)}", *faults])
+    return "; ".join([", ".join(numbers), f"findings: {', '.join(found)}", *priced_ones, *faults])
 
 
 def render_markdown(comparison: Comparison) -> str:
@@ -200,6 +216,7 @@ def _kernel_markdown(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
             more = f" and {alike} more like it" if alike else ""
             yield f"- {'new' if new else fixed_or_gone(kernel, finding)}: {code(_finding(finding))}{more}"
     yield from (f"- {code(said(change))}" for change in kernel.changes)
+    yield from (f"- cost of synchronisation {code(priced(change))}" for change in kernel.costs)
     if kernel.counts:
         yield "\n| synchronisation | old | new | in loops, old | new |\n|---|---:|---:|---:|---:|"
         yield from (_count_row(change) for change in kernel.counts)
@@ -245,12 +262,23 @@ def _document(kernel: KernelChange) -> dict[str, Any]:
             }
             for change in kernel.changes
         ],
+        "costs": [_cost_document(change) for change in kernel.costs],
         "verdicts": {one.rule: [one.old, one.new] for one in kernel.verdicts},
         "findings": {
             "new": [_finding_document(finding) for finding in kernel.new_findings],
             "gone": [_finding_document(finding) for finding in kernel.gone_findings],
             "unchanged": kernel.unchanged,
         },
+    }
+
+
+def _cost_document(change: CostChange) -> dict[str, Any]:
+    return {
+        "in_loops": change.looped,
+        "old": round(change.old, 1),
+        "new": round(change.new, 1),
+        "parts": {part.value: [round(old, 1), round(new, 1)] for part, (old, new) in change.parts.items()},
+        "measured": change.measured,
     }
 
 
