@@ -253,6 +253,7 @@ def _audit(
         listings=reports.html is not None or reports.sarif is not None,
         assemble=shown.assemble,
         scan=shown.scan,
+        scheduler=shown.scheduler,
         timings=shown.timings,
         pack=None if reports.html is None else _packing(),
         budget=reports.json is not None or reports.html is not None,
@@ -261,7 +262,8 @@ def _audit(
     with opened(shown.store, options) as recall, _progress(paths) as progress, in_force(options.limits):
 
         def unneeded(image: KernelImage) -> bool:
-            return is_worth_scanning(image, options) or (recall is not None and recall.has(image))
+            elsewhere = options.scheduler is not None or is_worth_scanning(image, options)
+            return elsewhere or (recall is not None and recall.has(image))
 
         with started_early(images, unneeded) as started:
             run = audit(started, options, progress, recall)

@@ -203,6 +203,7 @@ class Shown:
     output: str
     assemble: bool
     scan: bool
+    scheduler: str | None
     timings: bool
     traceback: bool
     store_folder: Path | None
@@ -236,6 +237,11 @@ shown_options = _group(
         default=True,
         show_default=True,
         help="Leave SASS unread that has no opcode which a selected rule is about; reports are the same.",
+    ),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Audit on the workers of a Dask cluster: its scheduler's address or file (extra `dask`).",
     ),
     click.option(
         "--timings",

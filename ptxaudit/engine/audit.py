@@ -254,6 +254,16 @@ def _unknown(tasks: Iterator[Task | ImageResult], recall: "Recall") -> Iterator[
 def _answers(
     tasks: Iterator[Task | ImageResult], options: AuditOptions, progress: Progress
 ) -> "Iterator[Answer]":
+    if options.scheduler is not None:
+        try:
+            from ptxaudit.engine.distributed import distributed_results
+        except ImportError as error:
+            advice = "pip install 'ptxaudit[dask]'"
+            raise UsageError(
+                f"--scheduler: found no Dask distributed ({error}), expected it: {advice}"
+            ) from error
+        yield from distributed_results(tasks, options, progress)
+        return
     jobs, tasks = _jobs(tasks, options.jobs)
     if jobs <= 1:
         for work in batches(tasks, options, jobs):

@@ -5,10 +5,12 @@ import signal
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from types import FrameType
+from typing import Protocol
 
 from ptxaudit.engine.image_audit import audit_tasks
 from ptxaudit.engine.progress import Progress
@@ -20,8 +22,7 @@ _WAITING_PER_JOB = 2
 _WAITING_BYTES = 1 << 27
 # What was to be done (a result where nothing was), and the results of it.
 Answer = tuple[Task | ImageResult, tuple[ImageResult, ...]]
-_Results = tuple[tuple[ImageResult, ...], ...]
-_Waiting = tuple[Work | ImageResult, Future[_Results] | None]
+Results = tuple[tuple[ImageResult, ...], ...]
 _told_to_end = threading.Event()
 
 
@@ -38,7 +39,7 @@ def parallel_results(
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
         try:
-            yield from _in_order(pool, work, options, jobs, progress)
+            yield from in_order(partial(_InPool, pool, options), work, jobs, progress)
         except BrokenProcessPool as error:
             raise PtxauditError(
                 "found a worker process killed, expected it to finish (try --jobs 1)"
@@ -51,21 +52,31 @@ def parallel_results(
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _in_order(
-    pool: ProcessPoolExecutor,
-    work: Iterator[Work | ImageResult],
-    options: AuditOptions,
-    jobs: int,
-    progress: Progress,
+class Submitted(Protocol):
+    """Work that is done elsewhere."""
+
+    def is_done(self) -> bool:
+        """Whether its results are there."""
+
+    def result(self) -> Results:
+        """The results, waited for."""
+
+
+def in_order(
+    submit: Callable[[Work], Submitted], work: Iterator[Work | ImageResult], jobs: int, progress: Progress
 ) -> Iterator[Answer]:
-    waiting: deque[_Waiting] = deque()
+    """The results of what is submitted, in order; no more is under way than keeps ``jobs`` workers busy.
+
+    When it is interrupted, what is done is given first.
+    """
+    waiting: deque[tuple[Work | ImageResult, Submitted | None]] = deque()
     size = 0
     try:
         for one in work:
             if isinstance(one, ImageResult):
                 waiting.append((one, None))
             else:
-                waiting.append((one, pool.submit(_audit_in_worker, one, options)))
+                waiting.append((one, submit(one)))
                 size += _size(one)
             while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
                 yield from _answers(*waiting[0], progress)
@@ -76,7 +87,7 @@ def _in_order(
     except (KeyboardInterrupt, Stopped):
         # What is done already is not lost.
         for done in waiting:
-            if done[1] is None or _is_done(done[1]):
+            if done[1] is None or done[1].is_done():
                 yield from _answers(*done, progress)
         raise
 
@@ -85,19 +96,27 @@ def _size(work: Work | ImageResult) -> int:
     return 0 if isinstance(work, ImageResult) else sum(task.size for task in work)
 
 
-def _is_done(future: Future[_Results]) -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None
-
-
-def _answers(
-    work: Work | ImageResult, future: Future[_Results] | None, progress: Progress
-) -> Iterator[Answer]:
-    if isinstance(work, ImageResult) or future is None:
+def _answers(work: Work | ImageResult, submitted: Submitted | None, progress: Progress) -> Iterator[Answer]:
+    if isinstance(work, ImageResult) or submitted is None:
         assert isinstance(work, ImageResult)
         yield work, ()
         return
     progress.started(work[0].name)
-    yield from zip(work, future.result(), strict=True)
+    yield from zip(work, submitted.result(), strict=True)
+
+
+class _InPool:
+    def __init__(self, pool: ProcessPoolExecutor, options: AuditOptions, work: Work) -> None:
+        self._future = pool.submit(_audit_in_worker, work, options)
+
+    def is_done(self) -> bool:
+        """Whether it came to its end, and not by an exception."""
+        future = self._future
+        return future.done() and not future.cancelled() and future.exception() is None
+
+    def result(self) -> Results:
+        """What the process sent back."""
+        return self._future.result()
 
 
 class _Ended(BaseException):
@@ -111,7 +130,7 @@ def _start_worker(scratch: str) -> None:
     tempfile.tempdir = scratch
 
 
-def _audit_in_worker(work: Work, options: AuditOptions) -> _Results:
+def _audit_in_worker(work: Work, options: AuditOptions) -> Results:
     # The pool keeps what a task raises and goes on with the next one.
     if _told_to_end.is_set():
         raise _Ended

@@ -140,8 +140,13 @@ def _basis(options: AuditOptions) -> str:
         repr(options.limits),
         None if options.pack is None else f"{options.pack.__module__}.{options.pack.__qualname__}",
     )
+    return repr((environment(), asked))
+
+
+def environment() -> str:
+    """What results rest on beside images, rules and options: code, patterns, tools and libraries."""
     tools = [_tool_identity(name) for name in _TOOLS]
-    return repr((own_code(), sys.version_info[:2], platform.machine(), _versions(), tools, asked))
+    return repr((own_code(), sys.version_info[:2], platform.machine(), _versions(), tools))
 
 
 @cache

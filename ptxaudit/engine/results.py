@@ -36,6 +36,7 @@ class AuditOptions:
     ``partial`` makes an interruption (Ctrl-C, a signal to stop) end the audit with what there is, in a report
     that says so. ``scan`` leaves SASS functions unread that have no instruction that a rule is about; the
     report is the same without.
+    ``scheduler`` is that of a Dask cluster on whose workers it is done, by its address or its file.
     """
 
     rules: tuple[Rule, ...]
@@ -54,6 +55,7 @@ class AuditOptions:
     limits: Limits = field(default_factory=limits)
     partial: bool = False
     scan: bool = True
+    scheduler: str | None = None
 
     @property
     def selection(self) -> Selection:

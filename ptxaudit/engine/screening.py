@@ -65,9 +65,9 @@ def sought_roots(options: AuditOptions) -> frozenset[str] | None:
     """The root mnemonics of which a function has to have one to be of interest; ``None`` for any.
 
     A function without them is not applicable to every rule that is asked. Every function is read for a
-    page, which shows its code, and for a comparison.
+    page, which shows its code, for a comparison, and where no rule is asked.
     """
-    if not options.scan or options.count or options.pack is not None:
+    if not options.scan or not options.rules or options.count or options.pack is not None:
         return None
     needs: set[Trait] = set()
     for rule in options.rules:
