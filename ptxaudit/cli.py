@@ -285,6 +285,8 @@ def _audit(
         return EXIT_INTERNAL
     if policy.write_baseline is not None:
         threshold = None  # all of them are known from now on
+        if run.stopped is None:
+            _warn(f"ptxaudit: {policy.write_baseline}: written; what was found is known from now on")
     return exit_code(run, threshold, policy.fail_on_unknown or settings.fail_on_unknown)
 
 

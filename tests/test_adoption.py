@@ -270,6 +270,7 @@ def test_a_baseline_knows_what_was_found_and_nothing_else(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json") == 0
+    assert "known.json: written" in capfd.readouterr().err
     assert run("audit", "kernel.ptx", *TINY, "--baseline", "known.json") == 0
     assert "2 suppressed" in capfd.readouterr().out
     Path("kernel.ptx").write_text(KERNEL.replace(SECOND, f"    bar.sync 0;\n{SECOND}"))

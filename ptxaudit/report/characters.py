@@ -18,7 +18,8 @@ def seen(value: object) -> object:
     if isinstance(value, str):
         return visible(value.replace("\r\n", "\n"))
     if isinstance(value, Mapping):
-        return {key: seen(item) for key, item in value.items()}
+        # A name that is a key is also looked up by the page as it is shown.
+        return {visible(key) if isinstance(key, str) else key: seen(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [seen(item) for item in value]
     return value

@@ -554,3 +554,12 @@ def test_short_names_keep_what_differs():
     assert index_names(["f0_name", "f1_name"]) == {"f0_name": "f0_name", "f1_name": "f1_name"}
     assert index_names(["void k(int)"]) == {"void k(int)": "k"}
     assert len(index_names(["k" * 400])["k" * 400]) < 70
+
+
+def test_the_lines_of_a_source_with_an_invisible_name_are_found():
+    code = sample_code()[SPLITK, SPLITK_NAME]
+    name = "a\u202e\x07.cu"
+    sources = tuple(replace(one, file=name) for one in code.sources)
+    packed = pack_code(replace(code, sources=sources, source_texts={name: {117: "// waits"}}))
+    shown: Any = json.loads(gzip.decompress(packed))
+    assert {file for file, *_ in shown["sources"]} == set(shown["sourceTexts"])
