@@ -25,6 +25,7 @@ PLAIN_ARRIVE = "@lead mbarrier.arrive.shared::cta.b64 _, [bar];"
 class Body:
     """The parts of an iteration that an operation replaces or adds to, in PTX."""
 
+    meet: str = "    bar.sync 0;"
     arrive: str = PLAIN_ARRIVE
     wait: str = PLAIN_WAIT
     before: str = ""  # before the operation, also in the loop without it
@@ -102,7 +103,7 @@ def program(operation: Operation, body: Body, loads: int, stores: int) -> str:
     bar.sync 0;
     mov.u64 begin, %clock64;
 LOOP:
-    bar.sync 0;
+{body.meet}
 {stored}
     {body.arrive}
     and.b32 parity, trip, 1;
@@ -381,18 +382,22 @@ def _zeroed(name: str) -> str:
     return "\n".join(f"    mov.f32 {name}{number}, 0f00000000;" for number in range(64))
 
 
+def _after_products(groups: int, depth: int) -> Body:
+    return Body(
+        arrive="",
+        wait="",
+        before=_products(groups, _accumulators("acc")),
+        operation=f"    wgmma.wait_group.sync.aligned {depth};",
+    )
+
+
 WGMMA_WAITS = tuple(
     Operation(
         f"wgmma.wait.{depth}",
         f"wgmma.wait_group.sync.aligned {depth}",
         "instead of a wait that leaves two groups; behind a group of m64n128k16 products of each warpgroup",
-        Body(
-            before=_products(groups, _accumulators("acc")),
-            operation=f"    wgmma.wait_group.sync.aligned {depth};",
-        ),
-        Body(
-            before=_products(groups, _accumulators("acc")), operation="    wgmma.wait_group.sync.aligned 2;"
-        ),
+        _after_products(groups, depth),
+        _after_products(groups, 2),
         loads=(0,),
         threads=(128, 256, 384),
         groups=groups,
