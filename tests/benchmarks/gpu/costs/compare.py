@@ -1,8 +1,8 @@
 """Predicted against measured: ``python compare.py [held_out.json]`` prints a table of all pairs as Markdown.
 
 Each kernel of :mod:`held_out` is priced as ``ptxaudit cost --no-assemble --no-roles`` does it; the cycles of
-its dearest loop are what an iteration spends on synchronisation. A pair's predicted difference is that of the two
-sums, its measured one that of the cycles of an iteration. Needs no GPU.
+its dearest loop are what an iteration spends on synchronisation. A pair's predicted difference is that of the
+two sums, its measured one that of the cycles of an iteration. Needs no GPU.
 """
 
 import argparse
