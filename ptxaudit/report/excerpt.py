@@ -5,8 +5,9 @@ listing that does not match (another build, an ambiguous offset) gives no contex
 never sees a wrong line marked.
 """
 
+import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ptxaudit.rules.model import CodePlace
@@ -15,6 +16,12 @@ from ptxaudit.words import clipped
 
 CONTEXT_LINES = 4
 _OPCODE_REACH = 3
+_REACH = 8
+# As the page's script has it: beside the source and the opened instruction these say nothing.
+_NO_CODE = re.compile(
+    r"^\s*(?:\.loc\b.*|\.pragma\b.*|//\s*(?:begin|end) inline asm|[{}]"
+    r"|\$L__(?:tmp|func_(?:begin|end))\d*:)?\s*$"
+)
 _LABEL_INDENT = 4
 _OFFSET = re.compile(r"^\s*(?:/\*)?(?:0x)?([0-9a-fA-F]{4,})(?:\*/|:|\s)")
 _SECTION = re.compile(r"^\s*(?:\.section\s+)?\.text\.([^\s:,]+)")
@@ -128,18 +135,17 @@ def excerpt(
     mark: str = "primary",
     context: int = CONTEXT_LINES,
 ) -> Excerpt:
-    """A place at line ``number`` of a listing with ``context`` lines on both sides (less blank ones at the
-    ends), or alone when there is no listing. ``marks`` are other lines to mark, by line number."""
+    """A place at line ``number`` of a listing with ``context`` lines of code on both sides, or alone when
+    there is no listing. ``marks`` are other lines to mark, by line number.
+
+    Line information and what stands around inline assembly is no code, nor is another function's.
+    """
     if listing is None:
         return Excerpt((ExcerptLine(0, place_label(place), place.text.strip(), mark),))
     sass = bool(listing.offsets)
-    first = max(1, number - context)
-    last = min(len(listing.lines), number + context)
-    while first < number and not listing.line(first).strip():
-        first += 1
-    while last > number and not listing.line(last).strip():
-        last -= 1
-    shown = {line: _untab(clipped(listing.code(line))) for line in range(first, last + 1)}
+    before = _code_lines(listing, range(number - 1, 0, -1), marks, context)
+    after = _code_lines(listing, range(number + 1, len(listing.lines) + 1), marks, context)
+    shown = {line: _untab(clipped(listing.code(line))) for line in (*reversed(before), number, *after)}
     coded = [text for line, text in shown.items() if text.strip() and not (sass and not listing.label(line))]
     indent = min((len(text) - len(text.lstrip()) for text in coded), default=0)
     if sass and len(coded) < len(shown):
@@ -150,6 +156,14 @@ def excerpt(
         for line, text in shown.items()
     )
     return Excerpt(tuple(lines), listing.name)
+
+
+def _code_lines(listing: Listing, numbers: Iterable[int], marks: Mapping[int, str], most: int) -> list[int]:
+    """The first lines among these that are code or marked."""
+    near = itertools.islice(numbers, most * _REACH)
+    own = itertools.takewhile(lambda number: not _DECLARATION.search(listing.line(number)), near)
+    code = (number for number in own if number in marks or not _NO_CODE.match(listing.line(number)))
+    return list(itertools.islice(code, most))
 
 
 def place_label(place: CodePlace) -> str:
