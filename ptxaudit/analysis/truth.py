@@ -17,6 +17,14 @@ Value = int | None
 
 _CONSTANTS = {"PT": 1, "UPT": 1, "RZ": 0, "URZ": 0}
 
+_FOLLOWED = frozenset(
+    (
+        *("mov", "MOV", "UMOV", "not", "and", "or", "xor", "selp", "SEL", "USEL"),
+        *("setp", "ISETP", "UISETP", "PLOP3", "UPLOP3", "vote", "VOTE", "VOTEU"),
+    )
+)
+_NO_CYCLE = 1 << 30  # deeper than values rest on each other
+
 
 class Supposition:
     """Values of registers in ``region`` when ``assumed`` holds: (instruction, register written) to value."""
@@ -27,7 +35,9 @@ class Supposition:
         self._definitions = definitions
         self._region = region
         self._assumed = assumed
-        self._active: set[tuple[int, str]] = set()
+        self._active: dict[tuple[int, str], int] = {}
+        self._known: dict[tuple[int, str], Value] = {}
+        self._lowest = _NO_CYCLE
 
     def guard(self, guard: Guard | None, index: int) -> bool | None:
         """Whether an instruction with this guard executes at ``index``."""
@@ -50,13 +60,22 @@ class Supposition:
         key = (index, name)
         if key in self._assumed:
             return self._assumed[key]
+        if key in self._known:
+            return self._known[key]
         if key in self._active:
+            self._lowest = min(self._lowest, self._active[key])
             return None
-        self._active.add(key)
-        try:
-            return self._result(self._definitions.instructions[index], name)
-        finally:
-            self._active.discard(key)
+        depth = self._active[key] = len(self._active)
+        before, self._lowest = self._lowest, _NO_CYCLE
+        value = self._result(self._definitions.instructions[index], name)
+        del self._active[key]
+        if self._lowest < depth:
+            # It rests on a value that is being told, so it may be another one when asked for by itself.
+            self._lowest = min(before, self._lowest)
+        else:
+            self._lowest = before
+            self._known[key] = value
+        return value
 
     def _operand(self, operand: Operand, index: int) -> Value:
         match operand:
@@ -72,6 +91,8 @@ class Supposition:
 
     def _result(self, instruction: Instruction, name: str) -> Value:
         root, *modifiers = instruction.parts
+        if root not in _FOLLOWED:
+            return None
         operands = [self._operand(operand, instruction.index) for operand in instruction.operands]
         if not instruction.operands or instruction.operands[0] != Register(name):
             return None
