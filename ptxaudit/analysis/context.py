@@ -1,6 +1,7 @@
 """Everything that checks ask about one function, computed once and when first asked for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -34,6 +35,13 @@ class FunctionAnalysis:
             self._memo[name] = compute()
         result: E = self._memo[name]
         return result
+
+    @contextmanager
+    def asked_beside(self) -> Iterator[None]:
+        """What is asked for meanwhile is not what a verdict rests on: ``used`` does not keep its names."""
+        before = set(self.used)
+        yield
+        self.used &= before
 
     def known(self, name: str) -> Any:
         """The result of a further analysis if it was asked for, else ``None``."""

@@ -6,6 +6,7 @@ that only polls is no such loop: one in no other loop is left to ``l1-invalidate
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.pollloops import poll_loops
@@ -28,6 +29,10 @@ from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
 
 NEEDS = (MemoryFlush, Fence, ClusterBarrier, MbarrierArrive)
+
+
+if TYPE_CHECKING:
+    from ptxaudit.checks._cheaper import Form, Judged
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,30 @@ def check(analysis: FunctionAnalysis) -> Outcome:
             places.setdefault(_identity(analysis, place), []).append(place)
         elif not analysis.function.is_entry:
             unknown = "how often the callers of this function repeat its memory barrier is not known"
-    return Outcome.of([_violation(analysis, same) for same in places.values()], unknown)
+    if not places:
+        return Outcome.of([], unknown)
+    cheaper = _cheaper(analysis, [same[0].instruction for same in places.values()])
+    return Outcome.of([_violation(analysis, same, cheaper) for same in places.values()], unknown)
+
+
+def _cheaper(analysis: FunctionAnalysis, barriers: list[Instruction]) -> "Judged":
+    """The narrower forms that are as well ordered."""
+    # Most functions have no such barrier, and the order engine need not be loaded for them.
+    from ptxaudit.checks import _cheaper as cheaper
+
+    forms: list[Form] = []
+    refused: dict[int, str] = {}
+    for barrier in barriers:
+        index = barrier.index
+        narrow = None if cheaper.in_sass(analysis) else cheaper.narrowed(analysis.events[index])
+        if cheaper.in_sass(analysis):
+            refused[index] = cheaper.SASS_REASON
+        elif cheaper.may_publish(analysis, index):
+            refused[index] = "it may publish what was written to global memory before it"
+        elif narrow is not None:
+            words, events = narrow
+            forms.append(cheaper.Form(index, words, {index: events}))
+    return cheaper.judged(analysis, forms, refused)
 
 
 def _identity(analysis: FunctionAnalysis, place: _Place) -> Hashable:
@@ -66,7 +94,7 @@ def _identity(analysis: FunctionAnalysis, place: _Place) -> Hashable:
     return place.loop.header, place.flush, place.purpose
 
 
-def _violation(analysis: FunctionAnalysis, same: list[_Place]) -> Violation:
+def _violation(analysis: FunctionAnalysis, same: list[_Place], cheaper: "Judged") -> Violation:
     first = same[0]
     innermost = poll_loops(analysis).is_innermost(first.loop)
     evidence = [
@@ -82,6 +110,8 @@ def _violation(analysis: FunctionAnalysis, same: list[_Place]) -> Violation:
         tuple(Related(place.instruction, "the same in this loop") for place in same[1:]),
         tuple(evidence),
         severity=Severity.WARNING if innermost else Severity.NOTE,
+        cheaper=cheaper.events(first.instruction.index),
+        fix=cheaper.fix(first.instruction.index),
     )
 
 

@@ -2,19 +2,34 @@
 
 A warning where it runs at every attempt, for all warps of the SM lose their lines as long as the poll goes
 on, and where loads that can hit L1 follow in a loop around the poll. A note where it runs once per
-successful wait and none follow, or the poll stands in no loop and so is executed once.
+successful wait and none follow, or the poll stands in no loop and so is executed once. A form that
+invalidates less is proposed where the order engine finds it as well ordered.
 """
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.polling import Frequency, Invalidation, can_hit_l1, invalidations
 from ptxaudit.analysis.pollloops import poll_loops
 from ptxaudit.arch import SASS_ARCHITECTURES
 from ptxaudit.ir.describe import operand_text
-from ptxaudit.ir.events import Access, Fence, L1Invalidate, MbarrierWait, Scope, StateSpace
+from ptxaudit.ir.events import (
+    Access,
+    Fence,
+    L1Invalidate,
+    MbarrierWait,
+    Scope,
+    Semantics,
+    StateSpace,
+)
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
 
 NEEDS = (L1Invalidate,)
+
+if TYPE_CHECKING:
+    from ptxaudit.checks._cheaper import Form, Judged
 
 _SHOWN_LOADS = 3
 
@@ -27,11 +42,59 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     waits = analysis.occurrences(MbarrierWait)
     if not waits and not loops.polls and not loops.undecided:
         return Outcome.not_applicable()
-    violations = [_violation(analysis, one) for one in invalidations(analysis)]
-    return Outcome.of(violations, _undecided(analysis))
+    found = invalidations(analysis)
+    if not found:
+        return Outcome.of([], _undecided(analysis))
+    cheaper = _cheaper(analysis, found)
+    return Outcome.of([_violation(analysis, one, cheaper) for one in found], _undecided(analysis))
 
 
-def _violation(analysis: FunctionAnalysis, one: Invalidation) -> Violation:
+def _cheaper(analysis: FunctionAnalysis, found: tuple[Invalidation, ...]) -> "Judged":
+    """The forms that invalidate less and are as well ordered."""
+    # Most functions have no such invalidate, and the order engine need not be loaded for them.
+    from ptxaudit.checks import _cheaper as cheaper
+
+    forms: list[Form] = []
+    refused: dict[int, str] = {}
+    for one in found:
+        index = one.instruction.index
+        attempt = _attempt(analysis, one)
+        if cheaper.in_sass(analysis):
+            refused[index] = cheaper.SASS_REASON
+        elif attempt is None:
+            refused[index] = "the invalidate is that of a fence in the polling loop"
+        elif isinstance(attempt, Access):
+            scope = attempt.scope or Scope.GPU
+            words = f"Poll with a relaxed read, and put fence.acquire{scope} behind the loop"
+            relaxed, fence = replace(attempt, semantics=Semantics.RELAXED), Fence(Semantics.ACQUIRE, scope)
+            forms.append(cheaper.Form(index, words, {index: (relaxed, fence)}))
+        elif cheaper.may_hand_over_outside(analysis, index):
+            refused[index] = "what is handed over may lie in global memory, which needs the invalidate"
+        else:
+            words = f"Wait at .relaxed.cluster, and put {_RESTRICTED} behind the loop"
+            fence = Fence(Semantics.ACQUIRE, Scope.CLUSTER, sync_restrict=StateSpace.CLUSTER)
+            wait = replace(attempt, semantics=Semantics.RELAXED)
+            forms.append(cheaper.Form(index, words, {index: (wait, fence)}, _RESTRICTED_CODE))
+    return cheaper.judged(analysis, forms, refused)
+
+
+def _attempt(analysis: FunctionAnalysis, one: Invalidation) -> Access | MbarrierWait | None:
+    """The wait or read that is itself assembled with the invalidate."""
+    if one.attempt is not one.instruction:
+        return None
+    events = analysis.events[one.attempt.index]
+    return next((event for event in events if isinstance(event, Access | MbarrierWait)), None)
+
+
+_RESTRICTED = "fence.acquire.sync_restrict::shared::cluster.cluster"
+_RESTRICTED_CODE = f"""wait:
+    mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %p, [bar], %phase;
+    @!%p bra wait;
+    {_RESTRICTED};
+"""
+
+
+def _violation(analysis: FunctionAnalysis, one: Invalidation, cheaper: "Judged") -> Violation:
     every_attempt = one.frequency is Frequency.EVERY_ATTEMPT
     costs = every_attempt or (one.enclosing is not None and bool(one.loads))
     follows = one.loads[:_SHOWN_LOADS]
@@ -49,6 +112,8 @@ def _violation(analysis: FunctionAnalysis, one: Invalidation) -> Violation:
         tuple(related),
         (_why(one), *_repetition(analysis, one), *_other_loads(analysis, one)),
         severity=Severity.WARNING if costs else Severity.NOTE,
+        cheaper=cheaper.events(one.instruction.index),
+        fix=cheaper.fix(one.instruction.index),
     )
 
 

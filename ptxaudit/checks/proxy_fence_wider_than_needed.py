@@ -5,6 +5,8 @@ needed where generic accesses to other memory come before the fence and asynchro
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.arch import SASS_ARCHITECTURES
@@ -14,6 +16,7 @@ from ptxaudit.ir.events import (
     Access,
     AddressMapping,
     ClusterBarrier,
+    Event,
     Fence,
     MemoryFlush,
     Proxy,
@@ -25,6 +28,9 @@ from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Outcome, Related, Violation
 
 NEEDS = (Fence,)
+
+if TYPE_CHECKING:
+    from ptxaudit.checks._cheaper import Judged
 
 _SHARED = (StateSpace.SHARED, StateSpace.CLUSTER)
 _BETWEEN = ("NOP", "ERRBAR", "CGAERRBAR")
@@ -50,14 +56,37 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if analysis.function.architecture.number not in SASS_ARCHITECTURES:
         name = analysis.function.architecture.name
         return Outcome.of([], f"what a proxy fence is assembled to on {name} is not known")
-    violations: list[Violation] = []
-    unknown: str | None = None
-    for fence in wide:
-        if _may_cover_global(analysis, fence):
-            unknown = "whether the proxy fence also hands over global memory is not known"
-        else:
-            violations.append(_violation(analysis, fence, consumers[0]))
+    own = [fence for fence in wide if not _may_cover_global(analysis, fence)]
+    unknown = "whether the proxy fence also hands over global memory is not known" if own != wide else None
+    if not own:
+        return Outcome.of([], unknown)
+    cheaper = _cheaper(analysis, own)
+    violations = [
+        _violation(analysis, fence, consumers[0], cheaper)
+        for fence in own
+        if fence.index not in cheaper.needed
+    ]
     return Outcome.of(violations, unknown)
+
+
+def _cheaper(analysis: FunctionAnalysis, fences: list[Instruction]) -> "Judged":
+    """The fences narrowed to own shared memory, where that is as well ordered."""
+    # Most functions have no wide fence, and the order engine need not be loaded for them.
+    from ptxaudit.checks import _cheaper as cheaper
+
+    words = "Narrow it to fence.proxy.async.shared::cta"
+    forms = [cheaper.Form(fence.index, words, _narrowed(analysis, fence)) for fence in fences]
+    return cheaper.judged(analysis, forms)
+
+
+def _narrowed(analysis: FunctionAnalysis, fence: Instruction) -> dict[int, tuple[Event, ...]]:
+    """The events of the fence, and in SASS of its memory barrier, if it were one of own shared memory."""
+    barrier = _memory_barrier(analysis, fence)
+    narrow: dict[int, tuple[Event, ...]] = {} if barrier is None else {barrier: (MemoryFlush(Scope.CTA),)}
+    events = (
+        replace(e, space=StateSpace.SHARED) for e in analysis.events[fence.index] if isinstance(e, Fence)
+    )
+    return {**narrow, fence.index: tuple(events)}
 
 
 def _is_async(event: Access) -> bool:
@@ -74,15 +103,23 @@ def _is_wide(analysis: FunctionAnalysis, fence: Instruction) -> bool:
             and event.space is not StateSpace.GLOBAL
             for event in analysis.events[fence.index]
         )
+    barrier = _memory_barrier(analysis, fence)
+    if barrier is None:
+        return False
+    flushes = (event for event in analysis.events[barrier] if isinstance(event, MemoryFlush))
+    return next(flushes).scope >= Scope.GPU
+
+
+def _memory_barrier(analysis: FunctionAnalysis, fence: Instruction) -> int | None:
+    """The memory barrier before a fence in SASS that belongs to it alone."""
     start = analysis.function.block_of(fence.index).start
     for index in range(fence.index - 1, start - 1, -1):
         events = analysis.events[index]
-        flushes = [event for event in events if isinstance(event, MemoryFlush)]
-        if flushes:
-            return flushes[0].scope >= Scope.GPU
+        if any(isinstance(event, MemoryFlush) for event in events):
+            return index
         if events or analysis.function.instructions[index].parts[0] in _BETWEEN:
-            return False
-    return False
+            return None
+    return None
 
 
 def _reaches_peers(analysis: FunctionAnalysis) -> bool:
@@ -118,7 +155,9 @@ def _generic_global_writes(analysis: FunctionAnalysis) -> Iterator[Instruction]:
             yield instruction
 
 
-def _violation(analysis: FunctionAnalysis, fence: Instruction, consumer: Instruction) -> Violation:
+def _violation(
+    analysis: FunctionAnalysis, fence: Instruction, consumer: Instruction, cheaper: "Judged"
+) -> Violation:
     loop = analysis.graph.innermost_loop(analysis.function.block_of(fence.index).id)
     return Violation(
         fence,
@@ -128,4 +167,6 @@ def _violation(analysis: FunctionAnalysis, fence: Instruction, consumer: Instruc
             "After it no asynchronous operation reads global memory that threads have written before it.",
             "A wide fence may hide a missing one elsewhere: check the hand-overs again after narrowing it.",
         ),
+        cheaper=cheaper.events(fence.index),
+        fix=cheaper.fix(fence.index),
     )

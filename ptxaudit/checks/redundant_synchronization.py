@@ -156,6 +156,7 @@ def _repetition(
         tuple(Related(analysis.function.instructions[i], "gives this order already") for i in sorted(others)),
         ("Between the two there is no access, no operation on a barrier and no asynchronous operation.",),
         severity=_severity(analysis, index),
+        cheaper={index: ()},
     )
 
 
@@ -173,6 +174,7 @@ def _waits_for_nothing(analysis: FunctionAnalysis, index: int, wait: ev.GroupWai
         tuple(Related(i, "has waited already") for i in _earlier_waits(analysis, index, wait)),
         ("Found by following the commit groups over the control-flow graph.",),
         severity=Severity.NOTE,
+        cheaper={index: ()},
     )
 
 
@@ -352,4 +354,5 @@ def _unneeded(analysis: FunctionAnalysis, report: OrderReport, unit: frozenset[i
         severity=Severity.NOTE,
         confidence=Confidence.MEDIUM,
         assumptions=tuple(report.assumptions),
+        cheaper=dict.fromkeys(unit, ()),
     )

@@ -6,6 +6,8 @@ elsewhere in the code count unless every path to them goes through the release, 
 over first (cumulativity).
 """
 
+from dataclasses import replace
+
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.arch import SASS_ARCHITECTURES
 from ptxaudit.checks._executions import has_unknown_code
@@ -71,7 +73,28 @@ def check(analysis: FunctionAnalysis) -> Outcome:
             unknown = state or unknown
         else:
             violations.append(_violation(analysis, release))
-    return Outcome.of(violations, unknown)
+    return Outcome.of(_with_forms(analysis, violations), unknown)
+
+
+def _with_forms(analysis: FunctionAnalysis, violations: list[Violation]) -> list[Violation]:
+    """The violations with their narrower forms, without those that the order engine finds needed."""
+    if not violations:
+        return []
+    # Most functions have no such release, and the order engine need not be loaded for them.
+    from ptxaudit.checks import _cheaper as cheaper
+
+    places = [violation.primary.index for violation in violations]
+    if cheaper.in_sass(analysis):
+        judged = cheaper.judged(analysis, (), dict.fromkeys(places, cheaper.SASS_REASON))
+    else:
+        narrow = {index: cheaper.narrowed(analysis.events[index]) for index in places}
+        forms = [cheaper.Form(i, one[0], {i: one[1]}) for i, one in narrow.items() if one is not None]
+        judged = cheaper.judged(analysis, forms)
+    return [
+        replace(one, cheaper=judged.events(one.primary.index), fix=judged.fix(one.primary.index))
+        for one in violations
+        if one.primary.index not in judged.needed
+    ]
 
 
 def _by_threads(analysis: FunctionAnalysis) -> list[tuple[Instruction, MbarrierArrive]]:

@@ -174,7 +174,10 @@ def _depths(waits: Sequence[_Wait], more: int) -> dict[int, int]:
 def _deeper_violations(setting: _Setting, waits: list[_Wait]) -> list[Violation]:
     more = _most(setting, waits) if waits else 0
     forms = [f"{wait.depth + more} in place of {wait.depth} would be as well ordered" for wait in waits]
-    return [_violation(setting.report, wait, form) for wait, form in zip(waits, forms, strict=True)]
+    return [
+        _violation(setting.analysis, setting.report, wait, wait.depth + more, form)
+        for wait, form in zip(waits, forms, strict=True)
+    ]
 
 
 def _most(setting: _Setting, waits: list[_Wait]) -> int:
@@ -233,7 +236,9 @@ def _with_lag(setting: _Setting, rings: list[list[_Wait]]) -> list[Violation]:
     if not lagged.is_ordered(analysis, report, [lag for lag, _, _ in found]):
         several = len(found) > 1
         found = [one for one in found if several and lagged.is_ordered(analysis, report, [one[0]])]
-    return [_lagged_violation(report, wait, releases) for _, waits, releases in found for wait in waits]
+    return [
+        _lagged_violation(analysis, report, wait, releases) for _, waits, releases in found for wait in waits
+    ]
 
 
 def _releases(setting: _Setting, waits: list[_Wait]) -> list[Instruction]:
@@ -263,17 +268,27 @@ def _can_lag(analysis: FunctionAnalysis, event: ev.Event) -> bool:
 # Violations ------------------------------------------------------------------------------------------
 
 
-def _lagged_violation(report: OrderReport, wait: _Wait, releases: list[Instruction]) -> Violation:
+def _lagged_violation(
+    analysis: FunctionAnalysis, report: OrderReport, wait: _Wait, releases: list[Instruction]
+) -> Violation:
     arrive = place(releases[0])
     form = f"{wait.depth + 1} in place of {wait.depth}, with {arrive} releasing the stage before its own, "
     related = tuple(Related(one, "releases the stage of this group") for one in releases)
-    return _violation(report, wait, form + "would be as well ordered", related)
+    return _violation(analysis, report, wait, wait.depth + 1, form + "would be as well ordered", related)
 
 
-def _violation(report: OrderReport, wait: _Wait, form: str, related: tuple[Related, ...] = ()) -> Violation:
+def _violation(
+    analysis: FunctionAnalysis,
+    report: OrderReport,
+    wait: _Wait,
+    depth: int,
+    form: str,
+    related: tuple[Related, ...] = (),
+) -> Violation:
     assert report.shape is not None
     shape = report.shape
     is_wgmma = wait.event.kind is ev.GroupKind.WGMMA
+    cheaper = {wait.index: _deepened(analysis.events[wait.index], depth)}
     return Violation(
         wait.instruction,
         {"kind": wait.event.kind.value, "form": form},
@@ -286,4 +301,5 @@ def _violation(report: OrderReport, wait: _Wait, form: str, related: tuple[Relat
         severity=Severity.WARNING if is_wgmma else Severity.NOTE,
         confidence=Confidence.MEDIUM,
         assumptions=tuple(report.assumptions),
+        cheaper=cheaper,
     )

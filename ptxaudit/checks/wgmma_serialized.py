@@ -126,7 +126,12 @@ def _violation(analysis: FunctionAnalysis, serial: list[_Product], needless: lis
         (several, asked, why),
         severity=Severity.WARNING if reason is not None else Severity.NOTE,
         cost=Cost(_frequency(analysis, needless), _SUMMARY),
+        cheaper={one.wait.index: _without_wait(analysis, one.wait.index) for one in needless},
     )
+
+
+def _without_wait(analysis: FunctionAnalysis, index: int) -> tuple[ev.Event, ...]:
+    return tuple(event for event in analysis.events[index] if not isinstance(event, ev.GroupWait))
 
 
 _SUMMARY = (

@@ -290,7 +290,8 @@ def _price(setting: _Setting, operation: Operation, threads: int, loads: Loads, 
         if one is None:
             continue
         cycles += one.cycles
-        added = one.cycles if first else added
+        if first or term.less:
+            added = one.cycles if added is None else added + one.cycles
         parts = summed((parts, one.parts))
         extrapolated = extrapolated or one.extrapolated
     floor = Cycles(*(max(0.0, value) for value in (cycles.estimate, cycles.low, cycles.high)))

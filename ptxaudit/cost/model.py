@@ -48,13 +48,14 @@ def _around(now: Budget, place: PlaceCost) -> str:
 
 def _alike(now: Budget, place: PlaceCost, violation: Violation) -> int:
     """How many places the violation is of: the related ones of the same kind that are priced count."""
-    related = (now.place(one.instruction.index) for one in violation.related)
-    same = {
+    same = (one for one in violation.related if one.note.startswith(("the same", "likewise")))
+    related = (now.place(one.instruction.index) for one in same)
+    alike = {
         one.index
         for one in related
-        if one is not None and one.operation == place.operation and one.counted_at is None
+        if one is not None and one.operation == place.operation and one.loop == place.loop
     }
-    return len(same | {place.index})
+    return len(alike | {place.index})
 
 
 def _measured(now: Budget, place: PlaceCost) -> str:

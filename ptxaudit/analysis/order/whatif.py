@@ -254,6 +254,31 @@ def deeper(depths: Mapping[int, int], loop: Loop) -> Weakening:
     return weaken
 
 
+def weaker(changed: Mapping[int, tuple[ev.Event, ...]]) -> Weakening:
+    """Let instructions, by index, have other events: the n-th of a class for the n-th that there was.
+
+    An event of a class that the instruction has none of comes right behind it; one that has no counterpart
+    any more is left out.
+    """
+
+    def weaken(execution: Execution) -> Execution:
+        entries: list[Entry] = []
+        for entry in execution.entries:
+            events = changed.get(entry.instruction.index) if isinstance(entry, Step) else None
+            if events is None or not isinstance(entry, Step):
+                entries.append(entry)
+                continue
+            same = [event for event in events if type(event) is type(entry.event)]
+            if same:
+                entries.append(replace(entry, event=same[0]))
+            if not isinstance(entry.event, ev.Fence):
+                fences = [event for event in events if isinstance(event, ev.Fence)]
+                entries += [replace(entry, event=fence, key=None, footprint=None) for fence in fences]
+        return replace(execution, entries=entries)
+
+    return weaken
+
+
 def both(first: Weakening, second: Weakening) -> Weakening:
     """One weakening after the other."""
     return lambda execution: second(first(execution))
