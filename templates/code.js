@@ -209,9 +209,9 @@ const codeView = (() => {
     made.append(sign, lane, loop);
     if (side.hasCosts) {
       const cost = instruction >= 0 ? side.costs[instruction] : null;
-      const cell = make("span", { className: "cost-cell", textContent: cost?.cycles ? cost.cycles[1].toLocaleString("en") : "" });
+      const cell = make("span", { className: "cost-cell", textContent: cost ? (cost.cycles ? cost.cycles[2].toLocaleString("en") : `#${cost.rank}`) : "" });
       if (cost) {
-        cell.classList.add(cost.cycles?.[1] >= 200 ? "high" : "low");
+        cell.classList.add(cost.cycles?.[2] >= 200 ? "high" : "low");
         cell.title = `${range(cost.cycles)} ${cost.frequency}. ${cost.summary}`;
       }
       made.append(cell);
@@ -222,6 +222,35 @@ const codeView = (() => {
     return made;
   };
   const range = (cycles) => !cycles ? "not measured" : `${cycles[0] === cycles[1] ? cycles[0] : `${cycles[0]}–${cycles[1]}`} cycles`;
+  const PARTS = { wait: "waits", barrier: "barriers", arrive: "arrivals", fence: "fences", flush: "flushes", invalidate: "invalidates" };
+  /* What cycles go to, the most first: as words, and as a bar. */
+  const shares = (spent) => {
+    const total = Object.values(spent.parts).reduce((sum, one) => sum + one, 0);
+    return Object.entries(spent.parts).map(([part, cycles]) => [part, total ? cycles / total : 0]).filter(([, share]) => share >= 0.005).sort((one, two) => two[1] - one[1]);
+  };
+  const spending = (spent, operations) => {
+    const counts = Object.entries(operations).map(([name, number]) => `${number} × ${name}`).join(", ");
+    if (!spent) return [make("span", { className: "muted", textContent: counts })];
+    const bar = make("span", { className: "spending", title: counts });
+    for (const [part, share] of shares(spent)) { const piece = make("i", { className: part }); piece.style.width = `${(100 * share).toFixed(1)}%`; bar.append(piece); }
+    const words = shares(spent).map(([part, share]) => `${PARTS[part]} ${Math.round(100 * share)} %`).join(", ");
+    return [make("b", { textContent: `${spent.cycles[2].toLocaleString("en")} cycles` }), " ", bar, " ", make("span", { className: "muted", textContent: words })];
+  };
+  /* The budget of the language that runs: what a warp spends outside loops, and in an iteration of each. */
+  const showBudget = () => {
+    const box = byId("code-budget"), language = model.sides.sass ? "sass" : "ptx", side = model.sides[language], budget = side.budget;
+    box.hidden = !budget || !(budget.loops.length || Object.keys(budget.once[1]).length);
+    if (box.hidden) return;
+    const known = budget.measured ? `measured on an ${budget.device} (${budget.measured})` : "not measured on this architecture";
+    const list = make("dl");
+    for (const [header, spent, operations] of budget.loops) {
+      const line = side.lineOf[side.blocks[header][1]];
+      const jump = make("button", { type: "button", className: "link", onclick: () => select({ language, line }, { centre: true }) }, `loop at ${side.blocks[header][0]}`);
+      list.append(make("dt", {}, jump), make("dd", {}, ...spending(spent, operations), ...(spent ? [" an iteration"] : [])));
+    }
+    if (Object.keys(budget.once[1]).length) list.append(make("dt", { textContent: "outside loops" }), make("dd", {}, ...spending(...budget.once)));
+    box.replaceChildren(make("summary", { textContent: `Synchronisation budget, ${known}` }), list, make("p", { className: "muted", textContent: `Rests on: ${budget.assumptions.join("; ")}.` }));
+  };
   const reveal = (language, line, centre = false) => {
     const pane = panes[language], top = model.sides[language].rowOf[line] * LINE;
     const inside = top >= pane.scroll.scrollTop + LINE && top + LINE <= pane.scroll.scrollTop + pane.scroll.clientHeight - 2 * LINE;
@@ -307,6 +336,8 @@ const codeView = (() => {
     }
     if (block >= 0) {
       const [name] = side.blocks[block];
+      const own = side.budget?.loops.filter(([header]) => side.loops.some(([head, blocks]) => head === header && blocks.includes(block))) ?? [];
+      if (own.length && own.at(-1)[1]) item("an iteration spends", ...spending(own.at(-1)[1], own.at(-1)[2]));
       const loop = side.depth[block] ? `, loop depth ${side.depth[block]}${{ hot: ", hot", polls: ", polling", loop: "" }[side.kind[block]]}` : "";
       item("block", name + loop);
       const executing = [...model.roles.values()].filter((role) => role.blocks[at.language].has(block));
@@ -630,6 +661,7 @@ const codeView = (() => {
     chooser.hidden = !model.findings.length;
     chooser.replaceChildren(make("option", { value: "", textContent: count(model.findings.length, "finding") }), ...model.findings.map((one) => make("option", { value: one.id, textContent: `${one.severity}: ${one.rule}` })));
     showRoles();
+    showBudget();
     tab(matchMedia("(max-width: 760px)").matches ? Object.keys(model.sides)[0] : "");
   };
   const open = async (anchor, { at = "", finding = null } = {}) => {

@@ -198,8 +198,20 @@ def test_the_margin_shows_findings_roles_loops_and_costs(code: Any):
     assert "gradient" in row.locator(".lanes").evaluate("one => one.style.backgroundImage")
     assert "polls" in row.locator(".bar").get_attribute("class")
     cost = code.locator("#pane-sass .code-row", has_text="CCTL.IVALL").locator(".cost-cell")
-    assert cost.inner_text() == "305"
+    assert cost.inner_text() == "270"
     assert "235\u2013305 cycles every poll attempt" in cost.get_attribute("title")
+
+
+def test_the_budget_says_what_an_iteration_of_a_loop_spends(code: Any):
+    budget = code.locator("#code-budget")
+    budget.locator("summary").click()
+    assert "measured on an H200 (sm_90a)" in budget.inner_text()
+    row = budget.locator("dd").first.inner_text()
+    assert "300 cycles" in row
+    assert "invalidates 90 %, barriers 10 %" in row
+    assert "Rests on: a poll succeeds at once." in budget.inner_text()
+    budget.locator("dt button").first.click()
+    assert "TRYWAIT" in _at(code, "sass")
 
 
 def test_the_graph_shows_loops_and_the_path_and_leads_to_the_code(code: Any):
