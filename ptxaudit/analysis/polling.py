@@ -23,6 +23,7 @@ from ptxaudit.analysis.definitions import Definitions, Region
 from ptxaudit.analysis.pollloops import (
     PollLoop,
     PollLoops,
+    branch_condition,
     failed_wait,
     indices,
     poll_loops,
@@ -34,6 +35,8 @@ from ptxaudit.ir.events import Access, AccessKind, L1Invalidate, MbarrierWait, P
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Register
 
+# Between an attempt that failed and the next one are some jumps, and no more.
+_MOST_BLOCKS = 32
 _BYPASSING = frozenset({"cg", "cv", "no_allocate"})
 
 
@@ -274,7 +277,7 @@ def _repetition(analysis: FunctionAnalysis, wait: Instruction) -> int | None:
             guard = function.instructions[index].guard
             again = guard is not None and guard.negated and guard.register == event.result
             return index if again else None
-    target = _next_wait(analysis, [wait.index], wait.index)
+    target = _wait_after_failure(analysis, wait.index)
     if target is None:
         return None
     bounds = function.blocks[target]
@@ -283,6 +286,36 @@ def _repetition(analysis: FunctionAnalysis, wait: Instruction) -> int | None:
     assert other is not None
     polls = poll_loops(analysis).poll_of(target) is not None
     return first if polls or (other.address, other.phase) == (event.address, event.phase) else None
+
+
+def _wait_after_failure(analysis: FunctionAnalysis, wait: int) -> int | None:
+    """The block with the next wait when one has failed, if it is but one and near.
+
+    A branch is decided where its condition is the wait's own result; else both ways are looked at.
+    """
+    graph = analysis.graph
+    definitions = poll_loops(analysis).definitions
+    event = _wait_event(analysis, wait)
+    waiting = {graph.function.block_of(instruction.index).id for instruction in _waits(analysis)}
+    targets: set[int] = set()
+    pending = [graph.function.block_of(wait).id]
+    seen: set[int] = set()
+    while pending and len(seen) <= _MOST_BLOCKS:
+        block = pending.pop()
+        successors = graph.blocks[block].successors
+        branch = graph.function.instructions[graph.blocks[block].end - 1]
+        condition = branch_condition(branch) if len(successors) == 2 else None
+        if condition is not None and event is not None and condition.register == event.result:
+            reaching = definitions.reaching(condition.register.name, branch.index, definitions.everywhere)
+            if wait in reaching.definitions:
+                successors = (successors[int(condition.negated)],)
+        for successor in successors:
+            if successor in waiting:
+                targets.add(successor)
+            elif successor not in seen:
+                seen.add(successor)
+                pending.append(successor)
+    return targets.pop() if len(targets) == 1 and len(seen) <= _MOST_BLOCKS else None
 
 
 def _wait_event(analysis: FunctionAnalysis, index: int) -> MbarrierWait | None:

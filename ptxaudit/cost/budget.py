@@ -34,6 +34,8 @@ from ptxaudit.words import counted
 _USUAL_BLOCK = (128, 1, 1)
 # Measured as what all threads of a CTA add to one of them.
 _BY_ONE = ("mbarrier.arrive.release.cta",)
+# What costs less has no rank: it is the noise of the measurements.
+_LEAST_CYCLES = 5
 # The architecture by whose measurements places are ranked where theirs was not measured.
 _RANKED_BY = Architecture(90)
 
@@ -248,7 +250,7 @@ def _waits_for(setting: _Setting, operation: Operation, stores: int) -> str | No
 def _ranked(placed: list[_Placed]) -> list[_Placed]:
     """Places by what one execution costs, the dearest first; what costs nothing has no rank."""
     costs = sorted({round(one.price.cycles.estimate) for one in placed if one.price}, reverse=True)
-    ranks = {cost: rank for rank, cost in enumerate((c for c in costs if c > 0), 1)}
+    ranks = {cost: rank for rank, cost in enumerate((c for c in costs if c >= _LEAST_CYCLES), 1)}
     return [
         replace(one, place=replace(one.place, rank=ranks.get(round(one.price.cycles.estimate))))
         if one.price is not None
