@@ -2,15 +2,17 @@
 
 import gc
 import hashlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 
 from ptxaudit.errors import BinaryFault, ToolError
 from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.sass.apart import sections_apart
 from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, Section, parse_listing
 from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin
-from ptxaudit.frontends.sass.info import decode_attributes, indirect_branch_targets, launch_facts
+from ptxaudit.frontends.sass.info import Attribute, decode_attributes, indirect_branch_targets, launch_facts
 from ptxaudit.frontends.sass.lower import Body, Lowering
 from ptxaudit.frontends.sass.notes import CubinHeader
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
@@ -124,7 +126,9 @@ def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
 
 def _extents(section: str, first: int, size: int, cubin: Cubin) -> list[tuple[FunctionSymbol, int]]:
     """The functions of a section whose code begins at ``first``, each with where it ends."""
-    symbols = [symbol for symbol in cubin.functions if symbol.section == section]
+    # They are in the order of their sections.
+    begin = bisect_left(cubin.functions, section, key=_section)
+    symbols = cubin.functions[begin : bisect_right(cubin.functions, section, key=_section)]
     starts = {symbol.start: symbol for symbol in reversed(symbols)}
     if first not in starts:
         whole = section.removeprefix(".text.")
@@ -132,6 +136,10 @@ def _extents(section: str, first: int, size: int, cubin: Cubin) -> list[tuple[Fu
     ordered = sorted(starts)
     ends = zip(ordered, [*ordered[1:], size], strict=True)
     return [(starts[start], end) for start, end in ends if start < end]
+
+
+def _section(symbol: FunctionSymbol) -> str:
+    return symbol.section
 
 
 def _constants(cubin: Cubin, holder: str) -> dict[int, bytes]:
@@ -144,13 +152,23 @@ def _constants(cubin: Cubin, holder: str) -> dict[int, bytes]:
     return banks
 
 
+@lru_cache(maxsize=2)
+def _by_symbol(content: bytes) -> dict[int, list[Attribute]]:
+    """The attributes of a whole cubin by the symbol that they are of: a library has thousands of each."""
+    found: dict[int, list[Attribute]] = {}
+    for attribute in decode_attributes(content):
+        if attribute.words:
+            found.setdefault(attribute.words[0], []).append(attribute)
+    return found
+
+
 def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> Body:
     first = (symbol.start - section.start) // INSTRUCTION_BYTES
     last = (end - section.start) // INSTRUCTION_BYTES
     holder = section.name.removeprefix(".text.")
     of_section = decode_attributes(cubin.information.get(f".nv.info.{holder}", b""))
     own = of_section if symbol.name == holder else ()
-    common = decode_attributes(cubin.information.get(".nv.info", b""))
+    common = _by_symbol(cubin.information.get(".nv.info", b"")).get(symbol.index, ())
     return Body(
         name=symbol.name,
         demangled=demangle(symbol.name),
