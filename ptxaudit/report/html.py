@@ -27,6 +27,7 @@ from ptxaudit.rules.pattern import Pattern
 from ptxaudit.source import Location, LocationKind
 
 OPEN_CARDS = 30
+MOST_UNDECIDED_ROWS = 6
 SCRIPTS = ("common.js", "code.js", "report.js")
 _CODE_WORD = re.compile(
     r"((?<![\w.:/%<-])(?:%[\w.]*\w|(?:\.|::)[a-z]\w+(?:(?:\.|::)\w+)*"
@@ -57,6 +58,7 @@ def render(report: AuditReport, patterns: Mapping[str, Pattern], code_budget: in
         patterns=[pattern for name, pattern in sorted(patterns.items()) if name in shown],
         severities=sorted(Severity, key=lambda severity: -severity.rank),
         open_cards=OPEN_CARDS,
+        most_undecided_rows=MOST_UNDECIDED_ROWS,
     )
     return visible(text)
 

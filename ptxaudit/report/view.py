@@ -117,6 +117,17 @@ class CardGroup:
         """Short names of their functions."""
         return index_names({card.function for card in self.cards})
 
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Short names of the inputs in which one function's name stands for several."""
+        inputs: dict[str, set[str]] = {}
+        for card in self.cards:
+            inputs.setdefault(card.function, set()).add(card.finding.input)
+        several = {one for names in inputs.values() if len(names) > 1 for one in names}
+        last = {one: one.rpartition("/")[2] for one in several}
+        short = index_names(set(last.values()))
+        return {one: short[name] for one, name in last.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class UndecidedGroup:

@@ -563,3 +563,24 @@ def test_the_lines_of_a_source_with_an_invisible_name_are_found():
     packed = pack_code(replace(code, sources=sources, source_texts={name: {117: "// waits"}}))
     shown: Any = json.loads(gzip.decompress(packed))
     assert {file for file, *_ in shown["sources"]} == set(shown["sourceTexts"])
+
+
+def test_rules_that_are_only_undecided_do_not_bury_what_was_found():
+    rules = [f"rule-{number}" for number in range(30)]
+    verdicts = {SCOPE.rule: Verdict.FINDING} | dict.fromkeys(rules, Verdict.UNKNOWN)
+    function = replace(sample_report().functions[0], verdicts=verdicts, unknown_reasons={})
+    page = Page(render(replace(sample_report(), functions=(function,), findings=(SCOPE,)), PATTERNS))
+    (block,) = page.all("div", "by-rule")
+    words = page.text(block)
+    assert "Nothing found, but not decided everywhere: 30 rules" in words
+    assert words.index(SCOPE.rule) < words.index("Nothing found") < words.index("rule-0")
+
+
+def test_one_name_in_several_inputs_is_told_apart_in_the_list():
+    other = replace(SCOPE, input="build/another.ptx", fingerprint="other")
+    (first, *_) = sample_report().functions
+    functions = (first, replace(first, input=other.input))
+    (group,) = build_page(replace(sample_report(), functions=functions, findings=(SCOPE, other)), {}).groups
+    assert group.files == {SPLITK: "gemm_splitk_64x32.sm_100a.ptx", "build/another.ptx": "another.ptx"}
+    (group,) = build_page(replace(sample_report(), findings=(SCOPE,)), {}).groups
+    assert group.files == {}
