@@ -19,6 +19,7 @@ from time import process_time
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.pollloops import poll_loops
+from ptxaudit.frontends.collection import collection_paused
 from ptxaudit.frontends.ptx import parse_ptx
 from ptxaudit.frontends.ptx.lower import lower_module
 from ptxaudit.ir.function import Module
@@ -81,9 +82,10 @@ def best(work: Callable[[], object], repeat: int) -> float:
     times: list[float] = []
     for _ in range(repeat):
         gc.collect()
-        start = process_time()
-        work()
-        times.append(process_time() - start)
+        with collection_paused():  # as the front end does
+            start = process_time()
+            work()
+            times.append(process_time() - start)
     return min(times)
 
 

@@ -1,5 +1,6 @@
 """The PTX front end: text to syntax tree, back to text, and lowered to the intermediate representation."""
 
+from ptxaudit.frontends.collection import collection_paused
 from ptxaudit.frontends.ptx.lower import lower_module
 from ptxaudit.frontends.ptx.parser import parse_ptx
 from ptxaudit.frontends.ptx.printer import print_ptx
@@ -16,4 +17,5 @@ def load_ptx(source: SourceText) -> Module:
 
     Raises :class:`ptxaudit.errors.SyntaxFault` or :class:`ptxaudit.errors.UnsupportedArchitecture`.
     """
-    return lower_module(parse_ptx(source), source)
+    with collection_paused():
+        return lower_module(parse_ptx(source), source)

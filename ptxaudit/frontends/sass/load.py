@@ -1,13 +1,12 @@
 """A cubin whose disassembler runs already to :class:`ptxaudit.ir.function.Module` with control flow."""
 
-import gc
 import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
 from ptxaudit.errors import BinaryFault, ToolError
+from ptxaudit.frontends.collection import collection_paused
 from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.sass.apart import sections_apart
 from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, Section, parse_listing
@@ -46,7 +45,7 @@ def lowered_functions(
 ) -> list[Function]:
     """The functions of some sections of a cubin; raises :class:`BinaryFault`."""
     functions: list[Function] = []
-    with _collection_paused():
+    with collection_paused():
         for section in sections:
             functions.extend(lowering.function(body) for body in _bodies(section, cubin, name))
     return functions
@@ -72,18 +71,6 @@ def module_of(
         unread=unread,
         ruled_out=others or {},
     )
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking the growing IR again and again: none of it is garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def ruled_out(
