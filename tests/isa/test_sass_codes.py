@@ -13,7 +13,8 @@ from ptxaudit.frontends.sass.elf import read_cubin, read_header
 from ptxaudit.frontends.sass.screen import COUNTED_ROOTS, opcode_numbers
 from ptxaudit.isa.sass.codes import CODES, SCANNED_ARCHITECTURES, codes_of
 from ptxaudit.isa.sass.events import MODELLED
-from ptxaudit.isa.sass.opcodes import DESTINATIONS
+from ptxaudit.isa.sass.opcodes import DESTINATIONS, INDIRECT_BRANCHES
+from ptxaudit.isa.sass.traits import TRAITS
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
 CUBINS = sorted((FIXTURES / "kernels").rglob("*.cubin")) + sorted((FIXTURES / "cubin").glob("*.cubin"))
@@ -150,3 +151,11 @@ def test_what_is_scanned_is_known() -> None:
     assert frozenset().union(*CODES.values()) <= DESTINATIONS.keys()
     assert all(CODES[number] == {root} for root in COUNTED_ROOTS for number in codes_of({root}))
     assert codes_of({"CCTL"}) and not codes_of({"CCTL"}) & codes_of(MODELLED - {"CCTL"})
+
+
+def test_the_roots_of_one_number_answer_alike() -> None:
+    several = {number: roots for number, roots in CODES.items() if len(roots) > 1}
+    assert several[0x235] == {"HFMA2", "IADD"}  # of different architectures
+    for number, roots in several.items():
+        assert len({TRAITS.get(root, ()) for root in roots}) == 1, f"{number:03x}"
+        assert not roots & {*INDIRECT_BRANCHES, *COUNTED_ROOTS}, f"{number:03x}"

@@ -2,11 +2,15 @@
 
 An instruction takes 16 bytes; its opcode is in the lowest 12 bits of the first (little-endian) word, the
 guard right above it. The upper three bits of the number tell forms apart (register, immediate, constant,
-uniform operands). A number has one root, but for those of the tensor core, whose kind of data is elsewhere.
+uniform operands). A number may have several roots: other bits tell them apart (the kind of data of the tensor
+core, IMUL from IMAD), or it stands for another on another architecture (235: HFMA2 up to sm_90, IADD later).
+All roots of one number have the same traits, so that any of them answers what the scan asks.
 
-The table was read off nvdisasm 13.5 by ``tests/scripts/sass_codes.py``, from what ptxas makes of the
-fixtures and from the cubins of Triton, FlashAttention-4 and flashinfer-cubin 0.6.13; the tests compare it
-with nvdisasm on each architecture. A number that is not in it may be anything.
+The table was read off nvdisasm 13.5 by ``tests/scripts/sass_codes.py``, from what ptxas makes of the fixtures
+and from the cubins of Triton, FlashAttention-4 and flashinfer-cubin 0.6.13; the tests compare it with
+nvdisasm on each architecture. Roots that no compiler was seen to use (FHADD, IMUL of sm_100) were read off it
+by putting the numbers into instructions of sm_80, sm_90, sm_100 and sm_120; of these there may be more. A
+number that is not in it may be anything.
 """
 
 from collections.abc import Iterable, Mapping
@@ -51,6 +55,8 @@ FADD2 24b 44b e4b
 FENCE 3c6
 FFMA 223 423 823 c23
 FFMA2 249 449 c49
+FHADD 221 e21
+FHFMA 223 c23
 FLO 300 d00
 FMNMX 209 809
 FMNMX3 276 876
@@ -59,7 +65,7 @@ FMUL2 24a 84a c4a
 FSEL 208 808
 FSETP 20b 80b c0b
 HADD2 230 430
-HFMA2 231 431 435
+HFMA2 231 235 431 435 835 c35
 HGMMA 9f0 df0
 HMMA 23c
 HMNMX2 240 840
@@ -67,10 +73,11 @@ HMUL2 232
 I2F 306 906 d06
 I2FP 245 c45
 IABS 213 c13
-IADD 235 835 c35
+IADD 210 235 810 835 c10 c35
 IADD3 210 810 a10 c10
 IMAD 224 225 227 424 624 625 824 825 827 a24 a25 c24 c25 c27 e24 e25
 IMNMX 217
+IMUL 224 225 424 824 825 c24 c25 e24 e25
 ISETP 20c 80c a0c c0c
 LD 980
 LDC b82
@@ -146,13 +153,15 @@ UTCATOMSWS 5e3 9e3
 UTCBAR 3e9
 UTCCP 9e7
 UTCHMMA 5ea 9ea
-UTCIMMA 5ea
-UTCOMMA 5ea
+UTCIMMA 5ea 9ea
+UTCOMMA 5ea 9ea
 UTCQMMA 5ea 9ea dea
 UTMACCTL 9b9
 UTMACMDFLUSH 9b7
 UTMALDG 3b4 5b4
 UTMASTG 3b5
+UVIADD 249
+UVIMNMX 24a 84a
 UVIRTCOUNT 84c
 VHMNMX 247
 VIADD 836 c36
