@@ -40,8 +40,10 @@ class FunctionAnalysis:
     def asked_beside(self) -> Iterator[None]:
         """What is asked for meanwhile is not what a verdict rests on: ``used`` does not keep its names."""
         before = set(self.used)
-        yield
-        self.used &= before
+        try:
+            yield
+        finally:
+            self.used &= before
 
     def known(self, name: str) -> Any:
         """The result of a further analysis if it was asked for, else ``None``."""
