@@ -69,40 +69,53 @@ def in_order(
 
     When it is interrupted, what is done is given first.
     """
-    waiting: deque[tuple[Work | ImageResult, Submitted | None]] = deque()
+    waiting: deque[_Awaited] = deque()
     size = 0
     try:
         for one in work:
-            if isinstance(one, ImageResult):
-                waiting.append((one, None))
-            else:
-                waiting.append((one, submit(one)))
-                size += _size(one)
+            waiting.append(_Awaited(one, None if isinstance(one, ImageResult) else submit(one)))
+            size += waiting[-1].size
             while waiting and (len(waiting) > jobs * _WAITING_PER_JOB or size > _WAITING_BYTES):
-                yield from _answers(*waiting[0], progress)
-                size -= _size(waiting.popleft()[0])
+                yield from waiting[0].answers(progress)
+                size -= waiting.popleft().size
         while waiting:
-            yield from _answers(*waiting[0], progress)
+            yield from waiting[0].answers(progress)
             waiting.popleft()
     except (KeyboardInterrupt, Stopped):
         # What is done already is not lost.
         for done in waiting:
-            if done[1] is None or done[1].is_done():
-                yield from _answers(*done, progress)
+            if done.is_done():
+                yield from done.answers(progress)
         raise
 
 
-def _size(work: Work | ImageResult) -> int:
-    return 0 if isinstance(work, ImageResult) else sum(task.size for task in work)
+class _Awaited:
+    """Work that is submitted, or a result where there was none to do; each answer is given once."""
 
+    def __init__(self, work: Work | ImageResult, submitted: Submitted | None) -> None:
+        self._work = work
+        self._submitted = submitted
+        self._given = 0
+        self.size = 0 if isinstance(work, ImageResult) else sum(task.size for task in work)
 
-def _answers(work: Work | ImageResult, submitted: Submitted | None, progress: Progress) -> Iterator[Answer]:
-    if isinstance(work, ImageResult) or submitted is None:
-        assert isinstance(work, ImageResult)
-        yield work, ()
-        return
-    progress.started(work[0].name)
-    yield from zip(work, submitted.result(), strict=True)
+    def is_done(self) -> bool:
+        """Whether nothing is to be waited for."""
+        return self._submitted is None or self._submitted.is_done()
+
+    def answers(self, progress: Progress) -> Iterator[Answer]:
+        """The answers that were not given yet, waited for."""
+        answers = self._waited_for(progress)
+        while self._given < len(answers):
+            # An interrupt may come while it is given.
+            self._given += 1
+            yield answers[self._given - 1]
+
+    def _waited_for(self, progress: Progress) -> list[Answer]:
+        if isinstance(self._work, ImageResult) or self._submitted is None:
+            assert isinstance(self._work, ImageResult)
+            return [(self._work, ())]
+        progress.started(self._work[0].name)
+        return list(zip(self._work, self._submitted.result(), strict=True))
 
 
 class _InPool:
