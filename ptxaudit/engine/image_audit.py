@@ -129,7 +129,8 @@ def _listings(tasks: Sequence[Task], options: AuditOptions) -> dict[int, Mapping
     plans: dict[int, Plan] = {}
     for place, task in enumerate(tasks):
         image = task.images[0]
-        with contextlib.suppress(InputError):
+        # What is wrong with one is said of it when it is read alone.
+        with contextlib.suppress(Exception):
             if _passed_by(image, options) is None:
                 sought, wanted = sought_roots(options), options.selection.name_filter
                 plan = planned(image.content, image.name, sought, wanted)

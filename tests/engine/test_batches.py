@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from damaged_cubins import with_second_code
 
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.image import KernelImage, image_of
@@ -79,6 +80,31 @@ def test_what_fails_together_is_read_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(batch, "start_nvdisasm", failing)
     assert audited(IMAGES).report == expected.report
+
+
+@pytest.mark.parametrize("fault", [KeyError(15), ValueError("bad"), MemoryError()])
+def test_a_fault_of_the_batch_is_of_no_cubin(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = audited(IMAGES)
+
+    def failing(*arguments: object) -> bytes:
+        raise fault
+
+    monkeypatch.setattr(batch._Common, "file", failing)
+    assert audited(IMAGES) == expected
+    monkeypatch.setattr(batch, "read_cubin", failing)
+    assert audited(IMAGES) == expected
+
+
+@pytest.mark.parametrize("rename", [False, True])
+def test_code_that_no_symbol_tells_of_is_read_alone(rename: bool) -> None:
+    polling, good = (image for image in IMAGES if audited((image,)).report.findings), IMAGES[0]
+    data = with_second_code(next(polling).content, rename, harmless=False)
+    assert batch.planned(data, "odd.cubin", None, None) is None
+    both = (image_of("odd.cubin", data), good, good)
+    run = audited(both)
+    assert run.internal_errors == () and not any(one.error for one in run.report.inputs)
+    assert run.report == audited(both, scan=False).report
+    assert "odd.cubin" in {one.input for one in run.report.findings}
 
 
 def test_a_broken_cubin_takes_no_other_with_it() -> None:

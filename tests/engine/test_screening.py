@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from damaged_cubins import with_second_code
 from tools_support import ptxas
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -16,6 +17,7 @@ from ptxaudit.engine.screening import sought_roots
 from ptxaudit.frontends.sass import disassemble, load_cubin, size
 from ptxaudit.frontends.sass.elf import read_cubin, read_header
 from ptxaudit.frontends.sass.screen import Screen
+from ptxaudit.frontends.sass.sections import is_plain
 from ptxaudit.isa.sass.traits import roots_with
 from ptxaudit.rules.model import AuditReport, Outcome, Verdict
 
@@ -157,6 +159,25 @@ def test_an_architecture_that_was_not_checked_is_read_whole(
     monkeypatch.setattr("ptxaudit.frontends.sass.screen.SCANNED_ARCHITECTURES", frozenset({80}))
     audited((library,), True, POLL)
     assert asked == [0]
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_code_of_two_sections_of_one_name_is_not_ruled_out(
+    in_parts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = (FIXTURES / "performance" / POLL).glob("flag_acquire_gpu.sm_90a.cubin")
+    images = (image_of("odd.cubin", with_second_code(path.read_bytes())),)
+    whole = audited(images, False, POLL).report
+    assert [one.rule for one in whole.findings] == [POLL]
+    if in_parts:
+        monkeypatch.setattr(size, "LARGEST_WHOLE", 0)
+        assert size.is_read_in_parts(images[0].content)
+    assert audited(images, True, POLL).report == whole
+
+
+def test_all_shipped_cubins_are_plain() -> None:
+    for path in CUBINS:
+        assert is_plain(path.read_bytes(), path.name), path
 
 
 def test_nothing_is_sought_where_every_function_is_of_interest() -> None:

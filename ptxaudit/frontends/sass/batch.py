@@ -3,14 +3,13 @@
 The code sections that are to be read are put into one ELF file, each under a name of its own, with symbols
 for the functions in them, by which calls and returns are spelled. All else that a cubin holds is left out:
 it does not show in the listing of code that no relocation applies to. Other cubins are read alone, and so is
-each when the disassembler fails on all together.
+each when anything fails on all together.
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ptxaudit.errors import InputError
 from ptxaudit.frontends.sass.disassemble import Section, parse_listing, start_nvdisasm
 from ptxaudit.frontends.sass.elf import read_cubin, read_header
 from ptxaudit.frontends.sass.screened import sections_of_interest
@@ -18,7 +17,6 @@ from ptxaudit.frontends.sass.sections import (
     HEADER,
     SECTION,
     SYMBOL,
-    WITHOUT_CONTENT,
     Symbol,
     code_symbols,
     read_sections,
@@ -40,11 +38,11 @@ _CODE_ALIGNMENT = 128
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A cubin that can be read together with others, and the sections that are to be read of it."""
+    """A cubin that can be read together with others, and the sections that are to be read of it, by index."""
 
     data: bytes
     name: str
-    sections: tuple[str, ...]
+    sections: tuple[int, ...]
 
 
 def planned(
@@ -61,19 +59,19 @@ def planned(
         sections = sections_of_interest(data, name, cubin, sought, wanted)
         if sections is None or not _is_simple(data, name, frozenset(sections)):
             return None
-    except InputError:
+    except Exception:
         return None  # reading it alone says what is wrong
     return Plan(data, name, sections)
 
 
-def _is_simple(data: bytes, name: str, chosen: frozenset[str]) -> bool:
+def _is_simple(data: bytes, name: str, chosen: frozenset[int]) -> bool:
     """Whether functions are all that the code refers to, and each is known by its place."""
     table = read_sections(data, name)
     if any(one.size and one.name.startswith((".rel.text", ".rela.text")) for one in table):
         return False
-    symbols = [one for one in read_symbols(data, table, name) if table[one.section].name in chosen]
+    symbols = [one for one in read_symbols(data, table, name) if one.section in chosen]
     places = {(one.section, one.value) for one in symbols}
-    named = {f".text.{one.name}" for one in symbols if table[one.section].name == f".text.{one.name}"}
+    named = {one.section for one in symbols if table[one.section].name == f".text.{one.name}"}
     return (
         len(places) == len(symbols)
         and named == chosen
@@ -100,12 +98,12 @@ def disassembled_together(plans: Sequence[Plan]) -> dict[int, dict[str, Section]
 
 
 def _listings(plans: Sequence[Plan], places: Sequence[int]) -> dict[int, dict[str, Section]]:
-    common = _Common(plans)
     try:
+        common = _Common(plans)
         with start_nvdisasm(common.file(), "several cubins") as run:
             sections = parse_listing(common.renamed(run.output()), "several cubins")
-    except InputError:
-        return {}
+    except Exception:
+        return {}  # a fault is of the cubin that has it when it is read alone
     if [section.name for section in sections] != [name for _, name in common.owners]:
         return {}
     listings: dict[int, dict[str, Section]] = {place: {} for place in places}
@@ -157,9 +155,8 @@ class _Common:
             held: dict[int, list[Symbol]] = {}
             for symbol in read_symbols(plan.data, table, plan.name):
                 held.setdefault(symbol.section, []).append(symbol)
-            for index, section in enumerate(table):
-                if section.name not in plan.sections or section.kind in WITHOUT_CONTENT:
-                    continue
+            for index in plan.sections:
+                section = table[index]
                 fields = SECTION.unpack_from(plan.data, first + index * SECTION.size)
                 place = _FIRST_CODE + len(self.owners)
                 own = len(self._symbols) // SYMBOL.size

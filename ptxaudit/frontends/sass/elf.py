@@ -68,7 +68,7 @@ class Cubin:
 
     ``functions`` are ordered by section and start. ``code`` maps the names of executable sections to their
     content, ``information`` those of the ``.nv.info`` sections to theirs, ``constants`` those of the constant
-    banks.
+    banks; of sections of one name, which no compiler makes, the first, as the disassembler has it.
     """
 
     architecture: Architecture
@@ -119,7 +119,10 @@ def _check_bounds(data: bytes, file: str, offset: int, size: int, what: str) -> 
 def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
     """Read sections, symbols and notes; raises :class:`BinaryFault`."""
     table = read_sections(data, file)
-    sections = {one.name: content_of(data, one) for one in table if one.kind not in WITHOUT_CONTENT}
+    sections: dict[str, bytes] = {}
+    for one in table:
+        if one.kind not in WITHOUT_CONTENT:
+            sections.setdefault(one.name, content_of(data, one))
     functions = tuple(_functions(data, table, file))
     code = {name: content for name, content in sections.items() if name.startswith(_CODE) and content}
     for symbol in functions:

@@ -11,13 +11,13 @@ from ptxaudit.arch import Architecture, require_sass_support
 from ptxaudit.errors import ToolError
 from ptxaudit.frontends.sass import size
 from ptxaudit.frontends.sass.apart import sections_apart
-from ptxaudit.frontends.sass.disassemble import MOST_AT_ONCE, Section, disassembled
+from ptxaudit.frontends.sass.disassemble import MOST_AT_ONCE, Section, disassembled, start_nvdisasm
 from ptxaudit.frontends.sass.elf import Cubin, read_cubin, read_header
-from ptxaudit.frontends.sass.load import lowered_functions, module_of
+from ptxaudit.frontends.sass.load import lower_cubin, lowered_functions, module_of
 from ptxaudit.frontends.sass.lower import Lowering
 from ptxaudit.frontends.sass.screen import Screen
 from ptxaudit.frontends.sass.screened import lowered_in_order, sections_to_read
-from ptxaudit.frontends.sass.sections import Symbol, read_sections
+from ptxaudit.frontends.sass.sections import Symbol, is_plain, read_sections
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
 from ptxaudit.ir.function import Function, Module, UnreadFunction
 from ptxaudit.ir.operands import Symbol as SymbolOperand
@@ -42,10 +42,16 @@ def load_parts(
 ) -> Iterator[Part]:
     """The parts of a cubin, each of a few megabytes of code that is read, or of one section.
 
+    One whose tables do not tell what code it has is one part, however large.
     ``wanted``, ``sought`` and the errors are as for :func:`ptxaudit.frontends.sass.load_cubin`.
     """
     header = read_header(data, name)
     require_sass_support(Architecture(header.architecture_number), name)
+    if not is_plain(data, name):
+        with STOPWATCH.stage(Stage.FRONT_END), start_nvdisasm(data, name) as run:
+            whole = lower_cubin(data, name, header, run, wanted)
+        yield Part(whole, len(whole.functions))
+        return
     reader = _Reader(data, name, read_cubin(data, name, header), wanted, sought)
     for groups in reader.parts():
         with STOPWATCH.stage(Stage.FRONT_END):

@@ -10,7 +10,7 @@ from ptxaudit.frontends.sass.elf import Cubin, read_cubin, read_header
 from ptxaudit.frontends.sass.load import lowered_functions, module_of, ruled_out
 from ptxaudit.frontends.sass.lower import Lowering
 from ptxaudit.frontends.sass.screen import Screen, opcode_counts
-from ptxaudit.frontends.sass.sections import Symbol, read_sections
+from ptxaudit.frontends.sass.sections import Symbol, is_plain, read_sections
 from ptxaudit.frontends.sass.size import carries_ptx
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
 from ptxaudit.ir.function import Function, Module, UnreadFunction
@@ -37,8 +37,10 @@ def load_screened(
     needed = _needed(data, name, wanted)
     if len(chosen) == len(needed):
         return None
-    sections, unread = _read(data, name, cubin, [group for section, group in needed if section in chosen])
-    order = [(section, section in chosen) for section, _ in needed]
+    is_chosen = [group[0].section in chosen for _, group in needed]
+    taken = [group for (_, group), is_read in zip(needed, is_chosen, strict=True) if is_read]
+    sections, unread = _read(data, name, cubin, taken)
+    order = [(section, is_read) for (section, _), is_read in zip(needed, is_chosen, strict=True)]
     lowering = Lowering(name, cubin.architecture)
     functions, others = lowered_in_order(order, sections, cubin, name, lowering)
     return module_of(data, name, lowering, functions, unread, others)
@@ -61,19 +63,18 @@ def sections_of_interest(
     cubin: Cubin,
     sought: frozenset[str] | None,
     wanted: Callable[[str], bool] | None,
-) -> tuple[str, ...] | None:
-    """The code sections to read for ``sought`` and ``wanted``; ``None`` where symbols do not tell."""
-    table = [one.name for one in read_sections(data, name)]
-    groups = symbols_by_section(data, name)
-    if not _is_plain([table[group[0].section] for group in groups], cubin):
+) -> tuple[int, ...] | None:
+    """The code sections to read for ``sought`` and ``wanted``, by index; ``None`` if tables do not tell."""
+    if not is_plain(data, name):
         return None
     needed = _needed(data, name, wanted)
     if sought is None or not Screen.is_trusted(cubin):
-        return tuple(section for section, _ in needed)
+        return tuple(group[0].section for _, group in needed)
+    table = [one.name for one in read_sections(data, name)]
     taken = sections_to_read(Screen(cubin, sought), [group for _, group in needed], table)
     # The PTX that a cubin carries is of all functions, and is read where one of them has a finding.
     everything = bool(taken) and carries_ptx(data)
-    return tuple(section for section, group in needed if everything or group[0].section in taken)
+    return tuple(group[0].section for _, group in needed if everything or group[0].section in taken)
 
 
 def _needed(data: bytes, name: str, wanted: Callable[[str], bool] | None) -> list[tuple[str, Group]]:
@@ -81,11 +82,6 @@ def _needed(data: bytes, name: str, wanted: Callable[[str], bool] | None) -> lis
     table = read_sections(data, name)
     groups = sorted(symbols_by_section(data, name), key=lambda group: group[0].section)
     return [(table[one[0].section].name, one) for one in groups if wanted is None or is_needed(one, wanted)]
-
-
-def _is_plain(names: Sequence[str], cubin: Cubin) -> bool:
-    """Whether the symbols tell of all code, each section by a name of its own."""
-    return len(names) == len(set(names)) and set(names) == cubin.code.keys()
 
 
 @STOPWATCH.stage(Stage.SCANNING)

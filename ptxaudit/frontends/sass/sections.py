@@ -18,7 +18,9 @@ WITHOUT_CONTENT = frozenset({0, 8, 0x70000007, 0x7000000A})
 # A file may be read so many times over by way of its tables.
 MOST_OVERLAP = 4
 SYMBOL = struct.Struct("<IBBHQQ")
+_SHT_PROGBITS = 1
 _SHT_SYMTAB = 2
+_SHF_EXECINSTR = 4
 _STT_FUNC = 2
 _STT_SECTION = 3
 _STO_CUDA_ENTRY = 0x10
@@ -36,6 +38,7 @@ class Section:
     offset: int
     size: int
     link: int
+    flags: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,8 @@ def read_sections(data: bytes, file: str) -> list[Section]:
     start, size = raw[names_index][4:6] if names_index < len(raw) else (0, 0)
     names = _Names(data[start : start + size], file, len(data))
     return [
-        Section(names.at(name), kind, offset, size, link) for name, kind, _, _, offset, size, link, *_ in raw
+        Section(names.at(name), kind, offset, size, link, flags)
+        for name, kind, flags, _, offset, size, link, *_ in raw
     ]
 
 
@@ -94,6 +98,26 @@ def code_symbols(data: bytes, sections: list[Section]) -> int:
                     whole_section = names.startswith(f"{sections[place].name}\0".encode(), name)
                     count += info & 0xF != _STT_SECTION and not whole_section
     return count
+
+
+def is_plain(data: bytes, file: str) -> bool:
+    """Whether the tables of a cubin leave no doubt of what code it has and what is in it.
+
+    So each section has a name of its own, and the sections of code, by name, by type and flag, and by the
+    symbols of functions, are the same ones. All cubins of compilers are like that; of another the
+    disassembler is asked as a whole, since which section it takes for a name is its own choice. Raises
+    :class:`BinaryFault` for a malformed file.
+    """
+    sections = read_sections(data, file)
+    places = range(len(sections))
+    named = {place for place in places if sections[place].name.startswith(".text.") and sections[place].size}
+    executable = {place for place in places if sections[place].flags & _SHF_EXECINSTR}
+    return (
+        len({one.name for one in sections}) == len(sections)
+        and sum(one.kind == _SHT_SYMTAB for one in sections) == 1
+        and all(sections[place].kind == _SHT_PROGBITS for place in executable)
+        and named == executable == {symbol.section for symbol in read_symbols(data, sections, file)}
+    )
 
 
 def symbol_place(content: bytes, index: int) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from ptxaudit.frontends.sass.sections import (
     WITHOUT_CONTENT,
     Symbol,
     content_of,
+    is_plain,
     read_sections,
     read_symbols,
 )
@@ -50,9 +51,12 @@ def symbols_to_read(data: bytes, file: str, takes: Callable[[str], bool]) -> tup
     """Indices of the symbols to disassemble for the functions that ``takes`` says yes to.
 
     Sections without a kernel are read too: a kernel may call what is in them. ``None`` when that is all of
-    the cubin, or more than a command line holds. Raises :class:`BinaryFault` for a malformed file.
+    the cubin, or more than a command line holds, and where its tables do not tell. Raises
+    :class:`BinaryFault` for a malformed file.
     """
     read_header(data, file)
+    if not is_plain(data, file):
+        return None
     held = symbols_by_section(data, file)
     chosen = [symbols for symbols in held if is_needed(symbols, takes)]
     if len(chosen) == len(held) or len(chosen) > MOST_AT_ONCE:
