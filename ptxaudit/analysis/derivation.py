@@ -5,7 +5,8 @@ instructions may have defined, or a guarded one, and everything loaded are unkno
 backward over reaching definitions. Join: none, a register with several definitions is unknown. Subclasses say
 what is known at the start, and of values that come round a loop.
 
-Known limits: those of the evaluation of each instruction (:mod:`ptxaudit.isa`); at most a few thousand steps.
+Known limits: those of the evaluation of each instruction (:mod:`ptxaudit.isa`); at most a few thousand steps,
+60 behind each other.
 """
 
 from abc import ABC, abstractmethod
@@ -21,6 +22,8 @@ from ptxaudit.ir.values import LANES, Affine, Domain, Truth, Value
 from ptxaudit.isa.evaluation import Evaluation, LaneState
 
 _MOST_STEPS = 2000
+# Registers that one derives from, one behind the other: a step takes several frames of Python's stack.
+_DEEPEST = 60
 _EVERY_LANE = LaneState(np.ones(LANES, dtype=bool))
 _WORD = (1 << 64) - 1
 Result = Value | Truth
@@ -41,6 +44,7 @@ class Derivation(ABC):
         self._known: dict[tuple[str, int, int], Result] = {}
         self._evaluations: dict[int, Evaluation | None] = {}
         self._steps = 0
+        self._depth = 0
 
     @abstractmethod
     def at_the_start(self, name: str) -> Result:
@@ -107,10 +111,14 @@ class Derivation(ABC):
         key = (name, index, turn)
         if key not in self._known:
             self._steps += 1
-            if self._steps > _MOST_STEPS:
+            if self._steps > _MOST_STEPS or self._depth >= _DEEPEST:
                 raise TooMuch
             self._known[key] = self.unknown(key)  # where it derives from itself
-            self._known[key] = self._reached(name, index, turn)
+            self._depth += 1
+            try:
+                self._known[key] = self._reached(name, index, turn)
+            finally:
+                self._depth -= 1
         return self._known[key]
 
     def _reached(self, name: str, index: int, turn: int) -> Result:

@@ -31,8 +31,14 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     found = (
         violation for execution in sound_executions(report) for violation in _violations(report, execution)
     )
-    certain_first = sorted(found, key=is_doubtful)
-    return outcome_of(report, _once_a_pair(by_instruction(certain_first)))
+    return outcome_of(report, _once_a_pair(by_instruction(sorted(found, key=_rank))))
+
+
+def _rank(violation: Violation) -> int:
+    """What is worse comes first: an instruction is reported once."""
+    if is_doubtful(violation):
+        return 3
+    return {None: 0, Severity.WARNING: 1}.get(violation.severity, 2)
 
 
 def _once_a_pair(violations: list[Violation]) -> list[Violation]:

@@ -18,7 +18,7 @@ from typing import Protocol
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.polling import Frequency, first_attempts, invalidations, runs_at_failures
 from ptxaudit.analysis.pollloops import poll_loops
-from ptxaudit.arch import Architecture
+from ptxaudit.arch import MOST_THREADS_PER_CTA, Architecture
 from ptxaudit.cost.circumstances import LINE_BYTES, Loads, Surroundings
 from ptxaudit.cost.operations import Operation, Term, operations
 from ptxaudit.cost.paths import Region, cheapest, dearest, iteration, whole
@@ -153,10 +153,12 @@ def budget_by(
 
 
 def _block(analysis: FunctionAnalysis) -> tuple[tuple[int, int, int], bool]:
-    """The dimensions of a CTA, and whether the code or its launch states them."""
+    """The dimensions of a CTA, and whether the code or its launch states them; none that no device takes."""
     facts, launch = analysis.function.facts, analysis.launch or Launch()
     stated = facts.required_threads or launch.block or facts.maximum_threads
-    return (_USUAL_BLOCK, False) if stated is None else (stated, True)
+    if stated is None or not 1 <= prod(stated) <= MOST_THREADS_PER_CTA:
+        return _USUAL_BLOCK, False
+    return stated, True
 
 
 # Places ----------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def _alike(now: Budget, place: PlaceCost, violation: Violation) -> int:
 def _measured(now: Budget, place: PlaceCost) -> str:
     if place.cycles is not None:
         beyond = ", in circumstances beyond those measured" if place.extrapolated else ""
-        return f"Measured as {place.operation} on an {now.device}{beyond}."
+        return f"Priced as {place.operation}, by measurements on an {now.device}{beyond}."
     rank = "" if place.rank is None else f"; by what it costs on sm_90 it ranks {_ordinal(place.rank)} here"
     return f"{place.operation} was not measured on this architecture{rank}."
 

@@ -353,7 +353,8 @@ def _strong_access(group: _Group, access: Access, polled: bool) -> tuple[Term, .
         return (Term((f"{kind}.acq_rel.{scope}", f"fence.acq_rel.{scope}"), Part.FLUSH), *relaxed)
     if group.flush is not None:
         names = (f"{kind}.release.{scope}", f"red.release.{scope}", *_memory_barrier(group.flush))
-        return (Term(names, Part.FLUSH), *relaxed)
+        part = Part.FENCE if group.flush is Scope.CTA else Part.FLUSH
+        return (Term(names, part), *relaxed)
     if group.invalidates:
         names = (f"{kind}.acquire.{scope}", f"ld.acquire.{scope}", *_INVALIDATE)
         return (Term(names, Part.INVALIDATE), *relaxed)

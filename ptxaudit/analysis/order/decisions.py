@@ -80,7 +80,7 @@ class Decisions:
 
     def pinned(self, value: Affine) -> int | None:
         """The one number that the decisions so far leave for a value, or ``None``."""
-        if not self._equations or not isinstance(value.offset, int):
+        if not (self._equations or self._points) or not isinstance(value.offset, int):
             return None
         key, scale, _ = _linear_key(value)
         known = self._ranges.get(key)
@@ -270,14 +270,18 @@ class Decisions:
         changed = True
         while changed:
             changed = False
+            left = []
             for terms, total in self._equations:
                 unknown = {i: f for i, f in terms.items() if ((i, 1),) not in self._points}
-                if len(unknown) != 1:
-                    continue
-                rest = sum(f * self._points[((i, 1),)] for i, f in terms.items() if i not in unknown)
-                ((identity, factor),) = unknown.items()
-                self._points[((identity, 1),)] = (total - rest) // factor
-                changed = True
+                if len(unknown) == 1:
+                    rest = sum(f * self._points[((i, 1),)] for i, f in terms.items() if i not in unknown)
+                    ((identity, factor),) = unknown.items()
+                    self._points[((identity, 1),)] = (total - rest) // factor
+                    changed = True
+                elif unknown:
+                    left.append((terms, total))
+            # A polled flag gives an equation an attempt: those that have nothing more to tell are not kept.
+            self._equations = left
 
     def _assume_part(self, part: Truth, outcome: bool) -> None:
         if not isinstance(part, bool | np.ndarray) and self.settled(part) is None:

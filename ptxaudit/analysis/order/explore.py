@@ -51,7 +51,7 @@ _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
 # What an execution of a small program may take: see Limits.scaled_to.
-_FEWEST_OPERATIONS = 60_000
+_FEWEST_OPERATIONS = 250_000
 _OPERATIONS_EACH = 5_000
 # So much of what is known may be reached in vain beside it.
 _SHARE_IN_VAIN = 0.05
@@ -139,10 +139,11 @@ class Limits:
     turns: int = _MOST_TURNS
 
     def scaled_to(self, program: Program) -> "Limits":
-        """These limits with fewer operations for a small program, which only an endless loop would need.
+        """These limits with fewer operations for a small program.
 
         Executions of fixtures and real kernels that ended had less than 800 operations for each one in the
-        code.
+        code. One of a few instructions that goes round thousands of times with many warps is not followed to
+        its end, which costs a verdict; followed to the full bound, endless ones took minutes.
         """
         in_code = sum(len(block.operations) for block in program.blocks)
         enough = max(_FEWEST_OPERATIONS, _OPERATIONS_EACH * in_code)
