@@ -32,7 +32,8 @@ def _has_nvdisasm() -> bool:
 
 needs_nvdisasm = pytest.mark.skipif(not _has_nvdisasm(), reason="nvdisasm is not installed")
 TWO_KERNELS = CONTAINERS / "two_kernels.sm_90a.cubin"
-SPIN = "$again: bar.sync 0; bra $again;"
+# The order engine follows a kernel the longer, the more code it has.
+SPIN = "$again: " + "bar.sync 0; " * 300 + "bra $again;"
 SPINNING = KERNEL.replace("kernel(", "spins(").replace("@%p1 bra $done;", SPIN)
 RULE = ("--select", "shared-memory-race,divergent-barrier")
 Install = Callable[[str], None]
