@@ -160,7 +160,8 @@ def _priced(analysis: FunctionAnalysis, violations: tuple[Violation, ...]) -> tu
     # Where nothing is found, the measured tables need not be read.
     from ptxaudit.cost.model import priced
 
-    return priced(analysis, violations)
+    with analysis.asked_beside():  # which roles pay is nothing that a verdict rests on
+        return priced(analysis, violations)
 
 
 def _shown(rule: Rule, outcome: Outcome, strict: bool) -> Outcome:
