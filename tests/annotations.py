@@ -13,8 +13,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ptxaudit.engine.copies import places_of
-from ptxaudit.rules.model import AuditReport, Finding, Verdict
+from ptxaudit.rules.model import AuditReport, CodePlace, Finding, Verdict
 
 KINDS = ("expect", "ok", "todo-expect", "unknown")
 _COMMENT = re.compile(r"//\s*(todo-[a-z]+|[a-z]+):\s*([a-z0-9]+(?:-[a-z0-9]+)+(?:\s*,\s*[a-z0-9-]+)*)\s*$")
@@ -90,6 +89,12 @@ def _read_sidecar(path: Path) -> list[Annotation]:
         place = None if match[2] is None else int(match[2], 16)
         found.append(Annotation(match[3], match[4], place, match[1]))
     return found
+
+
+def places_of(finding: Finding) -> tuple[CodePlace, ...]:
+    """The place of a finding and those of its copies, in the same language."""
+    primary = finding.primary
+    return primary, *(twin for twin in primary.twins if twin.location.kind is primary.location.kind)
 
 
 def disagreements(annotations: list[Annotation], report: AuditReport, *rules: str) -> list[str]:

@@ -37,7 +37,7 @@ _BY_ONE = ("mbarrier.arrive.release.cta",)
 # What costs less has no rank: it is the noise of the measurements.
 _LEAST_CYCLES = 5
 # The architecture by whose measurements places are ranked where theirs was not measured.
-_RANKED_BY = Architecture(90)
+RANKED_BY = Architecture(90)
 
 
 class Measurements(Protocol):
@@ -112,7 +112,7 @@ def budget(analysis: FunctionAnalysis) -> Budget:
 def budget_for(analysis: FunctionAnalysis, roles: Sequence[Acting]) -> Budget:
     """The budget of a function whose roles are known from elsewhere, such as its other language."""
     table = table_for(analysis.function.architecture)
-    return budget_by(analysis, table, table or table_for(_RANKED_BY), roles)
+    return budget_by(analysis, table, table or table_for(RANKED_BY), roles)
 
 
 def budget_by(
@@ -384,7 +384,7 @@ def _assumptions(
     """What the numbers of this function rest on."""
     name = setting.analysis.function.architecture.name
     if setting.table is None:
-        yield f"{name} was not measured: there are no cycles, and ranks are by those of {_RANKED_BY.name}"
+        yield f"{name} was not measured: there are no cycles, and ranks are by those of {RANKED_BY.name}"
     if not placed:
         return
     yield "what a wait waits for from others is not counted, nor that costs may overlap with other work"

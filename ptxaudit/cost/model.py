@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.cost.budget import budget
+from ptxaudit.cost.budget import RANKED_BY, budget
 from ptxaudit.rules.budget import Budget, Cycles, Executions, PlaceCost
 from ptxaudit.rules.model import Cost, Violation
 from ptxaudit.words import counted
@@ -62,7 +62,8 @@ def _measured(now: Budget, place: PlaceCost) -> str:
     if place.cycles is not None:
         beyond = ", in circumstances beyond those measured" if place.extrapolated else ""
         return f"Priced as {place.operation}, by measurements on an {now.device}{beyond}."
-    rank = "" if place.rank is None else f"; by what it costs on sm_90 it ranks {_ordinal(place.rank)} here"
+    known = f"; by what it costs on {RANKED_BY.name} it ranks"
+    rank = "" if place.rank is None else f"{known} {_ordinal(place.rank)} here"
     return f"{place.operation} was not measured on this architecture{rank}."
 
 

@@ -8,7 +8,7 @@ than the threads, loads, stores and groups; beyond it the outermost point holds 
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, product
@@ -68,11 +68,8 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One operation: its PTX, what its points mean, and the points, a full grid of ``axes``."""
+    """The points of one operation, a full grid of ``axes``; what they mean stands in the file."""
 
-    operation: str
-    instruction: str
-    meaning: str
     axes: tuple[tuple[int, ...], ...]
     points: Mapping[tuple[int, ...], tuple[float, float, float]]
 
@@ -133,21 +130,17 @@ def _measured(name: str, data: dict[str, Any]) -> Measured:
     missing = next((point for point in product(*axes) if point not in points), None)
     if missing is not None:
         raise ValueError(f"operation {name}: found no point {missing}, expected a full grid of {AXES}")
-    return Measured(name, data["instruction"], data["meaning"], axes, points)
+    return Measured(axes, points)
 
 
 def _sides(axis: tuple[int, ...], value: int) -> tuple[tuple[int, float], ...]:
     """The points of an axis that a value lies between, with their weights."""
     clamped = min(max(value, axis[0]), axis[-1])
-    for below, above in _neighbours(axis):
+    for below, above in pairwise(axis):
         if below < clamped < above:
             share = (_scale(clamped) - _scale(below)) / (_scale(above) - _scale(below))
             return (below, 1 - share), (above, share)
     return ((clamped, 1.0),)
-
-
-def _neighbours(axis: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    return pairwise(axis)
 
 
 def _scale(value: int) -> float:

@@ -27,12 +27,6 @@ def without_copies(findings: Iterable[Finding]) -> list[Finding]:
     return [_one(group) for group in groups.values()]
 
 
-def places_of(finding: Finding) -> tuple[CodePlace, ...]:
-    """The place of a finding and those of its copies, in the same language."""
-    primary = finding.primary
-    return primary, *(twin for twin in primary.twins if twin.location.kind is primary.location.kind)
-
-
 def _origin(finding: Finding) -> Hashable:
     """What copies have in common; of a finding that is not in SASS its fingerprint."""
     place = finding.primary

@@ -1,6 +1,7 @@
 """Verdicts, severities and wording of the two checks about polling and memory barriers in loops."""
 
 import pytest
+from cost_support import repeated
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.checks import gpu_membar_in_hot_loop, l1_invalidate_in_poll_loop
@@ -31,16 +32,6 @@ def kernel(body: str, target: str = "sm_90a", directive: str = ".visible .entry 
 """
     module = load_module("k.ptx", text.encode())
     return FunctionAnalysis(module.functions[0], module)
-
-
-def repeated(body: str, name: str = "TRIP", counter: str = "%r6") -> str:
-    return f"""
-{name}:
-{body}
-    add.u32 {counter}, {counter}, 1;
-    setp.lt.u32 %p3, {counter}, %r2;
-    @%p3 bra {name};
-"""
 
 
 def wait(scope: str, label: str = "W") -> str:
