@@ -54,13 +54,7 @@ def decided_run(
     """The run as the project has decided about its findings; writes the new baseline, if one is asked for."""
     from ptxaudit.engine.adoption import IN_BASELINE, Decisions, decided
     from ptxaudit.engine.baseline import read_baseline, render_baseline
-    from ptxaudit.engine.registry import require_rule
 
-    for rule_id in sorted(settings.rules_named()):
-        try:
-            require_rule(registry, rule_id)
-        except UsageError as error:
-            raise UsageError(f"{settings.path}: {error}") from error
     # A baseline that is written anew does not count, and need not be there yet.
     anew = baseline_file is None or _is_same(baseline_file, new_baseline)
     baseline = None if baseline_file is None or anew else read_baseline(baseline_file)
@@ -139,6 +133,7 @@ def audit_options(
 
     known = settings or Settings()
     registry = load_registry()
+    known.require_known(registry)
     selection = selection_of(scope)
     own = scope.launch or known.launch
     files = (*([] if own is None else [own]), *more_launches)
@@ -152,6 +147,7 @@ def audit_options(
         jobs=scope.jobs,
         launches=tuple(launch for file in files for launch in read_launches(file)),
         limits=limits_of(known, scope.limits),
+        thresholds=known.set_thresholds,
     )
     return options, registry
 

@@ -45,6 +45,9 @@ def settings(text: str, name: str = "ptxaudit.toml") -> None:
         ("select = [", "expected settings"),
         ("select = ['no-such-rule']", "unknown rule 'no-such-rule'"),
         ("[[suppress]]\nrule = 'no-such-rule'\nreason = 'x'", "ptxaudit.toml: found unknown rule"),
+        ("[thresholds.no-such-rule]\nx = 1", "ptxaudit.toml: found unknown rule 'no-such-rule'"),
+        ("[thresholds.tiny-rule]\nx = 'many'", "thresholds.tiny-rule.x: 'many' is not of type"),
+        ("[thresholds.tiny-rule]\nx = 1", "thresholds.tiny-rule.x: found an unknown threshold"),
     ],
 )
 def test_wrong_settings_are_one_line(

@@ -10,11 +10,13 @@ from tools_support import ptxas
 import ptxaudit.checks
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.image import image_of
-from ptxaudit.engine.registry import check_module_name, load_registry, select_rules
+from ptxaudit.engine.registry import ShippedCheck, check_module_name, load_registry, select_rules
 from ptxaudit.errors import PatternError, UsageError
 from ptxaudit.report.explain import explain, rule_table
 from ptxaudit.resources import patterns_root
+from ptxaudit.rules.model import Category
 from ptxaudit.rules.pattern import load_pattern, load_patterns
+from ptxaudit.rules.thresholds import OF_COSTS, Threshold
 
 ROOT = Path(__file__).parent.parent
 REGISTRY = load_registry()
@@ -93,6 +95,14 @@ def test_explain_shows_everything(rule_id: str) -> None:
     assert pattern.id in rule_table([pattern])
 
 
+@pytest.mark.parametrize("rule_id", REGISTRY)
+def test_thresholds_are_those_that_the_check_goes_by_and_those_of_costs(rule_id: str) -> None:
+    rule = REGISTRY[rule_id]
+    assert isinstance(rule.check, ShippedCheck)
+    of_costs = OF_COSTS if rule.pattern.category is Category.PERFORMANCE else ()
+    assert tuple(rule.pattern.thresholds) == (*rule.check.thresholds, *of_costs)
+
+
 def test_registry_is_in_report_order() -> None:
     keys = [(rule.pattern.category.value, rule.id) for rule in REGISTRY.values()]
     assert keys == sorted(keys)
@@ -106,15 +116,19 @@ def write(directory: Path, text: str, name: str = "tiny-rule", category: str = "
 
 
 def test_whole_pattern_is_read(tmp_path: Path) -> None:
-    pattern = load_pattern(write(tmp_path, PATTERN + "\n[thresholds]\nattempts = 3\n"))
+    threshold = '[thresholds.attempts]\ndefault = 3\nunit = "attempts"\nmeaning = "how\\n many"\nleast = 1'
+    pattern = load_pattern(write(tmp_path, f"{PATTERN}\n{threshold}\n"))
     assert pattern.placeholders == {"number"}
-    assert pattern.thresholds == {"attempts": 3}
+    assert pattern.thresholds == {"attempts": Threshold(3, "attempts", "how many", least=1)}
+    assert pattern.defaults == {"attempts": 3}
     assert [str(reference) for reference in pattern.references] == ["9.7.13.1, bar"]
     assert pattern.cost is None
     assert list(load_patterns(tmp_path)) == ["tiny-rule"]
 
 
-COST = '[cost]\nfrequency = "every attempt"\nsummary = "an invalidate"\ncycles = [1, 2]\n'
+COST = '[cost]\nfrequency = "every attempt"\nsummary = "an invalidate"\ncycles = [1, 2]\n' + "".join(
+    f'[thresholds.{name}]\ndefault = 0\nunit = "cycles"\nmeaning = "how dear"\n' for name in OF_COSTS
+)
 
 
 def test_performance_pattern_has_a_cost(tmp_path: Path) -> None:
@@ -124,6 +138,9 @@ def test_performance_pattern_has_a_cost(tmp_path: Path) -> None:
     assert pattern.cost.cycles == (1, 2)
     with pytest.raises(PatternError, match="cost"):
         load_pattern(write(tmp_path, text, category="performance"))
+
+
+ATTEMPTS = '[thresholds.attempts]\ndefault = 3\nunit = "attempts"\nmeaning = "how many"\n'
 
 
 @pytest.mark.parametrize(
@@ -138,6 +155,9 @@ def test_performance_pattern_has_a_cost(tmp_path: Path) -> None:
         ('category = "correctness"', 'category = "performance"', "category: found performance"),
         ("{number}", "{number", "message"),
         ("{number}", "{0}", "message: found '0'"),
+        ("[example]", "[thresholds]\nattempts = 3\n[example]", "thresholds.attempts: 3 is not of type"),
+        ("[example]", f"{ATTEMPTS}least = 4\n[example]", "thresholds.attempts.default: found 3, expected"),
+        ("[example]", f"{ATTEMPTS}[example]".replace("attempts]", "least-share]"), "performance rules only"),
         ("[example]", '[cost]\nfrequency = "f"\nsummary = "s"\n[example]', "cost: found a table"),
         ("[fix]", "[fix", "tiny-rule.toml"),
         ('section = "9.7.13.1"', 'section = ""', "references.0.section"),

@@ -1,7 +1,7 @@
 """L1 invalidates that polling causes: at every attempt, or once per successful wait.
 
 A warning where it runs at every attempt, for all warps of the SM lose their lines as long as the poll goes
-on, and where loads that can hit L1 follow in a loop around the poll. A note where it runs once per
+on, and where enough loads that can hit L1 follow in a loop around the poll. A note where it runs once per
 successful wait and none follow, or the poll stands in no loop and so is executed once. A form that
 invalidates less is proposed where the order engine finds it as well ordered.
 """
@@ -25,8 +25,10 @@ from ptxaudit.ir.events import (
 )
 from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
+from ptxaudit.rules.thresholds import Thresholds
 
 NEEDS = (L1Invalidate,)
+THRESHOLDS = ("warning-loads",)
 
 if TYPE_CHECKING:
     from ptxaudit.checks._cheaper import Form, Judged
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 _SHOWN_LOADS = 3
 
 
-def check(analysis: FunctionAnalysis) -> Outcome:
+def check(analysis: FunctionAnalysis, thresholds: Thresholds) -> Outcome:
     """Every invalidate that a poll causes; of SASS that has none at all, nothing need be known."""
     if analysis.function.language is Language.SASS and not analysis.may_have(*NEEDS):
         return Outcome.not_applicable()
@@ -46,7 +48,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if not found:
         return Outcome.of([], _undecided(analysis))
     cheaper = _cheaper(analysis, found)
-    return Outcome.of([_violation(analysis, one, cheaper) for one in found], _undecided(analysis))
+    loads = thresholds["warning-loads"]
+    return Outcome.of([_violation(analysis, one, cheaper, loads) for one in found], _undecided(analysis))
 
 
 def _cheaper(analysis: FunctionAnalysis, found: tuple[Invalidation, ...]) -> "Judged":
@@ -94,9 +97,11 @@ _RESTRICTED_CODE = f"""wait:
 """
 
 
-def _violation(analysis: FunctionAnalysis, one: Invalidation, cheaper: "Judged") -> Violation:
+def _violation(
+    analysis: FunctionAnalysis, one: Invalidation, cheaper: "Judged", warning_loads: float
+) -> Violation:
     every_attempt = one.frequency is Frequency.EVERY_ATTEMPT
-    costs = every_attempt or (one.enclosing is not None and bool(one.loads))
+    costs = every_attempt or (one.enclosing is not None and len(one.loads) >= warning_loads)
     follows = one.loads[:_SHOWN_LOADS]
     related = [Related(load, "can hit L1 and follows") for load in follows]
     related += [Related(copy, "the first attempt, apart from the loop") for copy in one.copies]

@@ -33,10 +33,11 @@ from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
+from ptxaudit.rules.thresholds import Thresholds
 
 NEEDS = (ev.GroupWait,)
+THRESHOLDS = ("enough-wgmma-groups", "most-more-groups")
 
-_MOST_FURTHER = 3
 _SHARED = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER, ev.StateSpace.GENERIC)
 
 
@@ -56,18 +57,22 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Setting:
-    """What the questions about one function are put to: the report, and the waits that wait for nothing."""
+    """What the questions about one function are put to: the report, and the waits that wait for nothing.
+
+    Forms that leave up to ``most_more`` groups more pending are tried.
+    """
 
     analysis: FunctionAnalysis
     report: OrderReport
     idle: frozenset[int]
+    most_more: float
 
     def weaken(self, waits: Sequence[_Wait], more: int) -> Weakening:
         """Leave more groups pending; waits that repeat others must not make up for it."""
         return both(without(self.idle), deeper(_depths(waits, more), waits[0].loop))
 
 
-def check(analysis: FunctionAnalysis) -> Outcome:
+def check(analysis: FunctionAnalysis, thresholds: Thresholds) -> Outcome:
     """Every wait for commit groups in a loop that does work."""
     if not analysis.function.is_entry or not analysis.occurrences(ev.GroupWait):
         return Outcome.not_applicable()
@@ -76,7 +81,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
         for instruction, event in analysis.occurrences(ev.GroupWait)
         if finds_nothing_pending(analysis, instruction.index, event)
     )
-    waits = [wait for wait in _waits(analysis) if wait.index not in idle]
+    enough = thresholds["enough-wgmma-groups"]
+    waits = [wait for wait in _waits(analysis, enough) if wait.index not in idle]
     if not waits:
         return Outcome.of([])
     if (unknown := unknown_code(analysis)) is not None:
@@ -88,15 +94,16 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     reason = incomplete(report) or why_not(report)
     if reason is not None:
         return Outcome.of([], reason)
-    return _judge(_Setting(analysis, report, idle), _by_loop_and_kind(waits))
+    setting = _Setting(analysis, report, idle, thresholds["most-more-groups"])
+    return _judge(setting, _by_loop_and_kind(waits))
 
 
-def _waits(analysis: FunctionAnalysis) -> Iterator[_Wait]:
+def _waits(analysis: FunctionAnalysis, enough_wgmma: float) -> Iterator[_Wait]:
     for instruction, event in analysis.occurrences(ev.GroupWait):
         loop = poll_loops(analysis).working_of(analysis.function.block_of(instruction.index).id)
         if loop is None or event.depth is None or (event.kind is ev.GroupKind.BULK and not event.read_only):
             continue
-        if event.kind is ev.GroupKind.WGMMA and event.depth:
+        if event.kind is ev.GroupKind.WGMMA and event.depth >= enough_wgmma:
             continue  # one group in flight keeps the tensor cores busy
         wait = _Wait(instruction, event, event.depth, loop)
         if _leaves_more(analysis, wait, 1):
@@ -185,7 +192,7 @@ def _most(setting: _Setting, waits: list[_Wait]) -> int:
     if waits[0].event.kind is ev.GroupKind.WGMMA:
         return 1
     more = 1
-    while more <= _MOST_FURTHER and all(_leaves_more(setting.analysis, wait, more + 1) for wait in waits):
+    while more < setting.most_more and all(_leaves_more(setting.analysis, wait, more + 1) for wait in waits):
         ordered = find_dispensable(
             setting.analysis,
             setting.report,

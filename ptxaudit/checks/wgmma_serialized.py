@@ -16,8 +16,10 @@ from ptxaudit.ir.function import Language
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Register
 from ptxaudit.rules.model import Cost, Outcome, Related, Severity, Violation
+from ptxaudit.rules.thresholds import Thresholds
 
 NEEDS = (ev.WgmmaIssue,)
+THRESHOLDS = ("least-waits",)
 
 _SHOWN = 4
 # What is no use of a product: copies between registers, also to and from uniform ones.
@@ -37,7 +39,7 @@ class _Product:
     following: ev.WgmmaIssue | None
 
 
-def check(analysis: FunctionAnalysis) -> Outcome:
+def check(analysis: FunctionAnalysis, thresholds: Thresholds) -> Outcome:
     """One finding for a function whose wgmma all run one at a time (SASS)."""
     issues = analysis.occurrences(ev.WgmmaIssue)
     if analysis.function.language is not Language.SASS or not issues:
@@ -47,7 +49,8 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     if len(serial) < len(products):
         return Outcome.of([])
     needless = [product for product in serial if _is_needless(analysis, product)]
-    return Outcome.of([_violation(analysis, serial, needless)] if needless else [])
+    enough = needless and len(needless) >= thresholds["least-waits"]
+    return Outcome.of([_violation(analysis, serial, needless)] if enough else [])
 
 
 def _product(analysis: FunctionAnalysis, instruction: Instruction, issue: ev.WgmmaIssue) -> _Product | None:

@@ -3,8 +3,8 @@ cheaper form would save.
 
 Property: the cycles of a violation are those of its place in the function's budget. Where the rule names a
 cheaper form, by the events that instructions would have in it, the budget is worked out again with that form;
-the saving is the difference of the two for an iteration of the loop around the place. Known limits: those of
-:mod:`ptxaudit.cost.budget`.
+the saving is the difference of the two for an iteration of the loop around the place. What costs less than
+the thresholds ask for is left out, or made a note. Known limits: those of :mod:`ptxaudit.cost.budget`.
 """
 
 from collections.abc import Mapping
@@ -13,25 +13,56 @@ from dataclasses import replace
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.cost.budget import RANKED_BY, budget
 from ptxaudit.rules.budget import Budget, Cycles, Executions, PlaceCost
-from ptxaudit.rules.model import Cost, Violation
+from ptxaudit.rules.model import Cost, Severity, Violation
+from ptxaudit.rules.thresholds import LEAST_CYCLES, LEAST_SHARE, WARNING_CYCLES, Thresholds
 from ptxaudit.words import counted
 
 
-def priced(analysis: FunctionAnalysis, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
-    """The violations of a performance rule with their costs; one of nothing that is priced keeps its own."""
-    return tuple(
-        violation if (cost := _cost(analysis, violation)) is None else replace(violation, cost=cost)
-        for violation in violations
-    )
+def priced(
+    analysis: FunctionAnalysis, violations: tuple[Violation, ...], thresholds: Thresholds
+) -> tuple[Violation, ...]:
+    """The violations of a performance rule with their costs, less those that cost too little to be told.
 
-
-def _cost(analysis: FunctionAnalysis, violation: Violation) -> Cost | None:
+    One of nothing that is priced keeps its own cost and, as one without measurements, counts as dear enough.
+    """
     now = budget(analysis)
+    kept: list[Violation] = []
+    for violation in violations:
+        place = _priced_place(now, violation)
+        if place is None:
+            kept.append(violation)
+        elif _is_dear_enough(place, thresholds):
+            cost = _cost(analysis, now, place, violation)
+            kept.append(replace(violation, cost=cost, severity=_severity(violation, place, thresholds)))
+    return tuple(kept)
+
+
+def _priced_place(now: Budget, violation: Violation) -> PlaceCost | None:
     place = now.place(violation.primary.index)
-    if place is None:
-        return None
-    if place.counted_at is not None:
-        place = now.place(place.counted_at) or place
+    if place is not None and place.counted_at is not None:
+        return now.place(place.counted_at) or place
+    return place
+
+
+def _most_cycles(place: PlaceCost) -> int | None:
+    """The upper end of what is shown as the cost of an execution; ``None`` where it was not measured."""
+    return None if place.added is None else max(round(place.added.high), 0)
+
+
+def _is_dear_enough(place: PlaceCost, thresholds: Thresholds) -> bool:
+    cycles = _most_cycles(place)
+    if cycles is not None and cycles < thresholds[LEAST_CYCLES]:
+        return False
+    return place.share is None or 100 * place.share >= thresholds[LEAST_SHARE]
+
+
+def _severity(violation: Violation, place: PlaceCost, thresholds: Thresholds) -> Severity | None:
+    cycles = _most_cycles(place)
+    is_cheap = cycles is not None and cycles < thresholds[WARNING_CYCLES]
+    return Severity.NOTE if is_cheap else violation.severity
+
+
+def _cost(analysis: FunctionAnalysis, now: Budget, place: PlaceCost, violation: Violation) -> Cost:
     several = _alike(now, place, violation)
     frequency = place.executions.value + _around(now, place) + (f", {several} times" if several > 1 else "")
     sentences = [_measured(now, place), *_circumstances(place), *_saving(analysis, now, place, violation)]

@@ -47,6 +47,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
         if not _is_ignored(finding.rule, names[finding.input, finding.function], settings.kernels)
     ]
     commented, unmet, notices = _commented(report, decisions.registry)
+    notices += _changed_thresholds(report, decisions)
     used: set[Suppression] = set()
     findings = [
         _suppressed(finding, names[finding.input, finding.function], decisions, commented, used)
@@ -68,6 +69,13 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
         findings=tuple(sorted(findings, key=report_order)),
         notices=(*report.notices, *notices),
     )
+
+
+def _changed_thresholds(report: AuditReport, decisions: Decisions) -> list[str]:
+    """By what else than the defaults the rules have judged: ``clean`` says no more than that."""
+    judged = {rule for function in report.functions for rule in function.verdicts}
+    said = decisions.settings.set_thresholds.changes(decisions.registry, judged)
+    return [f"{decisions.settings.path}: thresholds are set: {', '.join(said)}"] if said else []
 
 
 def _gone(number: int) -> list[str]:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.engine.findings import build_findings, is_strict_only
 from ptxaudit.engine.registry import Rule
+from ptxaudit.engine.thresholds import DEFAULTS, SetThresholds
 from ptxaudit.errors import INTERNAL_ERROR, internal_error
 from ptxaudit.ir.function import Function, Module, UnreadFunction
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import Category, Finding, Outcome, Verdict, Violation
+from ptxaudit.rules.thresholds import Thresholds
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 _EXECUTIONS = frozenset({"order", "global order"})
@@ -125,13 +127,16 @@ def execute(audit: FunctionAudit) -> None:
 
 
 @STOPWATCH.stage(Stage.RULES)
-def ask(audit: FunctionAudit, rules: tuple[Rule, ...], strict: bool) -> None:
+def ask(
+    audit: FunctionAudit, rules: tuple[Rule, ...], strict: bool, thresholds: SetThresholds = DEFAULTS
+) -> None:
     """Let rules judge the function; what they say is added to the audit."""
     if audit.analysis is None:
         return
+    names = (audit.function.name, audit.function.demangled)
     for rule in rules:
         audit.analysis.used.clear()
-        outcome, findings = _judged(audit, audit.analysis, rule, strict)
+        outcome, findings = _judged(audit, audit.analysis, rule, strict, thresholds.of(rule.pattern, names))
         if not _EXECUTIONS.isdisjoint(audit.analysis.used):
             audit.executed.add(rule.id)
         audit.findings.extend(findings)
@@ -141,14 +146,13 @@ def ask(audit: FunctionAudit, rules: tuple[Rule, ...], strict: bool) -> None:
 
 
 def _judged(
-    audit: FunctionAudit, analysis: FunctionAnalysis, rule: Rule, strict: bool
+    audit: FunctionAudit, analysis: FunctionAnalysis, rule: Rule, strict: bool, thresholds: Thresholds
 ) -> tuple[Outcome, list[Finding]]:
     try:
-        outcome = _shown(rule, rule.check(analysis), strict)
-        violations = outcome.violations
-        if violations and rule.pattern.category is Category.PERFORMANCE:
-            violations = _priced(analysis, violations)
-        return outcome, list(build_findings(rule.pattern, audit.function, audit.input, violations))
+        outcome = _shown(rule, rule.judge(analysis, thresholds), strict)
+        if outcome.violations and rule.pattern.category is Category.PERFORMANCE:
+            outcome = Outcome.of(_priced(analysis, outcome.violations, thresholds), outcome.reason)
+        return outcome, list(build_findings(rule.pattern, audit.function, audit.input, outcome.violations))
     except Exception as error:
         message = internal_error(error)
         place = f"{audit.input}: {audit.function.name}: {rule.id}"
@@ -156,12 +160,14 @@ def _judged(
         return Outcome(Verdict.UNKNOWN, (), message), []
 
 
-def _priced(analysis: FunctionAnalysis, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+def _priced(
+    analysis: FunctionAnalysis, violations: tuple[Violation, ...], thresholds: Thresholds
+) -> tuple[Violation, ...]:
     # Where nothing is found, the measured tables need not be read.
     from ptxaudit.cost.model import priced
 
     with analysis.asked_beside():  # which roles pay is nothing that a verdict rests on
-        return priced(analysis, violations)
+        return priced(analysis, violations, thresholds)
 
 
 def _shown(rule: Rule, outcome: Outcome, strict: bool) -> Outcome:

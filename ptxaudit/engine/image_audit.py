@@ -297,7 +297,7 @@ def _audit_function(
         with bounded():
             if roles:
                 execute(audit)
-            ask(audit, rules, options.strict)
+            ask(audit, rules, options.strict, options.thresholds)
     except LimitReached as reached:
         stop(audit, rules, str(reached))
     return audit

@@ -138,6 +138,7 @@ def _basis(options: AuditOptions) -> str:
         options.budget,
         options.roles,
         repr(options.limits),
+        options.thresholds.identity(),
         None if options.pack is None else f"{options.pack.__module__}.{options.pack.__qualname__}",
     )
     return repr((environment(), asked))

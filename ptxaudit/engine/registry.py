@@ -13,6 +13,7 @@ from ptxaudit.errors import PatternError, UsageError
 from ptxaudit.ir.traits import Trait
 from ptxaudit.rules.model import Outcome
 from ptxaudit.rules.pattern import Pattern, load_shipped_pattern, pattern_files
+from ptxaudit.rules.thresholds import Thresholds
 
 Check = Callable[[FunctionAnalysis], Outcome]
 
@@ -28,6 +29,12 @@ class Rule:
     def id(self) -> str:
         """The rule's id."""
         return self.pattern.id
+
+    def judge(self, analysis: FunctionAnalysis, thresholds: Thresholds) -> Outcome:
+        """What the check says of a function by these thresholds."""
+        if isinstance(self.check, ShippedCheck):
+            return self.check.by(analysis, thresholds)
+        return self.check(analysis)
 
 
 def check_module_name(rule_id: str) -> str:
@@ -55,9 +62,20 @@ class ShippedCheck:
         needs: tuple[Trait, ...] = _load_module(self.rule).NEEDS
         return needs
 
+    @property
+    def thresholds(self) -> tuple[str, ...]:
+        """The thresholds that the check itself goes by; those of costs are applied to what it finds."""
+        names: tuple[str, ...] = getattr(_load_module(self.rule), "THRESHOLDS", ())
+        return names
+
+    def by(self, analysis: FunctionAnalysis, thresholds: Thresholds) -> Outcome:
+        """What the check says of a function by these thresholds."""
+        check: Callable[..., Outcome] = self.load()
+        return check(analysis, thresholds) if self.thresholds else check(analysis)
+
     def __call__(self, analysis: FunctionAnalysis) -> Outcome:
-        """What the check says of a function."""
-        return self.load()(analysis)
+        """What the check says of a function by the thresholds of the pattern."""
+        return self.by(analysis, load_shipped_pattern(pattern_files()[self.rule]).defaults)
 
 
 def load_checks(rules: Iterable[Rule]) -> None:

@@ -9,6 +9,7 @@ from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.selection import Selection
+from ptxaudit.engine.thresholds import DEFAULTS, SetThresholds
 from ptxaudit.limits import Limits, limits
 from ptxaudit.rules.code import FunctionCode
 from ptxaudit.rules.model import CommentedSource, Finding, FunctionReport, InputReport, SkippedInput
@@ -36,6 +37,7 @@ class AuditOptions:
     ``partial`` makes an interruption (Ctrl-C, a signal to stop) end the audit with what there is, in a report
     that says so. ``scan`` leaves SASS functions unread that have no instruction that a rule is about; the
     report is the same without.
+    ``thresholds`` are those of rules that a project has set.
     ``scheduler`` is that of a Dask cluster on whose workers it is done, by its address or its file.
     """
 
@@ -56,6 +58,7 @@ class AuditOptions:
     partial: bool = False
     scan: bool = True
     scheduler: str | None = None
+    thresholds: SetThresholds = DEFAULTS
 
     @property
     def selection(self) -> Selection:

@@ -16,6 +16,9 @@
     [severity]
     proxy-fence-not-by-writer = "warning"     # error, warning, note
 
+    [thresholds.gpu-membar-in-hot-loop]       # `ptxaudit rules` lists them, `ptxaudit explain` tells more
+    least-cycles = 100
+
     [[suppress]]                              # says nothing to --fail-on, stays in the reports as suppressed
     rule = "mbarrier-phase-alias"
     kernel = "gemm_.*"                        # a regular expression; default: every kernel
@@ -26,6 +29,7 @@
     match = "legacy_.*"
     ignore = ["wait-depth-too-conservative"]
     severity = { shared-memory-race = "warning" }
+    thresholds = { wgmma-serialized = { least-waits = 4 } }
 """
 
 import datetime
@@ -36,9 +40,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ptxaudit.engine.registry import Rule, require_rule
+from ptxaudit.engine.thresholds import KernelThresholds, SetThresholds
 from ptxaudit.errors import UsageError, system_reason
 from ptxaudit.limits import NAMES
 from ptxaudit.rules.model import Severity
+from ptxaudit.rules.thresholds import Thresholds
 from ptxaudit.schema import schema_fault
 
 OWN_FILE = "ptxaudit.toml"
@@ -49,6 +56,10 @@ _RULES = {"type": "array", "items": {"type": "string"}}
 _SEVERITIES = {
     "type": "object",
     "additionalProperties": {"enum": [severity.value for severity in Severity]},
+}
+_THRESHOLDS = {
+    "type": "object",
+    "additionalProperties": {"type": "object", "additionalProperties": {"type": "number"}},
 }
 _SCHEMA = {
     "type": "object",
@@ -62,6 +73,7 @@ _SCHEMA = {
         "baseline": {"type": "string", "minLength": 1},
         "launch": {"type": "string", "minLength": 1},
         "severity": _SEVERITIES,
+        "thresholds": _THRESHOLDS,
         "limits": {
             "type": "object",
             "additionalProperties": False,
@@ -87,7 +99,12 @@ _SCHEMA = {
                 "type": "object",
                 "additionalProperties": False,
                 "required": ["match"],
-                "properties": {"match": {"type": "string"}, "ignore": _RULES, "severity": _SEVERITIES},
+                "properties": {
+                    "match": {"type": "string"},
+                    "ignore": _RULES,
+                    "severity": _SEVERITIES,
+                    "thresholds": _THRESHOLDS,
+                },
             },
         },
     },
@@ -124,6 +141,7 @@ class KernelSettings:
     match: re.Pattern[str]
     ignore: frozenset[str] = frozenset()
     severity: Mapping[str, Severity] = field(default_factory=dict)
+    thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +160,31 @@ class Settings:
     suppressions: tuple[Suppression, ...] = ()
     kernels: tuple[KernelSettings, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
+    thresholds: Mapping[str, Thresholds] = field(default_factory=dict)
 
-    def rules_named(self) -> set[str]:
-        """Every rule id that the file mentions."""
-        named = {*self.select, *self.ignore, *self.severity, *(one.rule for one in self.suppressions)}
+    @property
+    def set_thresholds(self) -> SetThresholds:
+        """The thresholds of all kernels and of some."""
+        of_kernels = (KernelThresholds(one.match, one.thresholds) for one in self.kernels if one.thresholds)
+        return SetThresholds(self.thresholds, tuple(of_kernels))
+
+    def require_known(self, registry: Mapping[str, Rule]) -> None:
+        """Raise :class:`UsageError`, with the file, for a rule or threshold that there is not, and for a
+        number that a threshold cannot be set to."""
+        try:
+            for rule_id in sorted(self._rules_named()):
+                require_rule(registry, rule_id)
+        except UsageError as error:
+            raise UsageError(f"{self.path}: {error}") from error
+        fault = self.set_thresholds.fault(registry)
+        if fault is not None:
+            raise UsageError(f"{self.path}: {fault}")
+
+    def _rules_named(self) -> set[str]:
+        named = {*self.select, *self.ignore, *self.severity, *self.thresholds}
+        named |= {one.rule for one in self.suppressions}
         for kernel in self.kernels:
-            named |= kernel.ignore | set(kernel.severity)
+            named |= {*kernel.ignore, *kernel.severity, *kernel.thresholds}
         return named
 
 
@@ -191,10 +228,12 @@ def read_settings(path: Path) -> Settings:
                 _regex(path, "kernel.match", entry["match"]),
                 frozenset(entry.get("ignore", ())),
                 _severities(entry.get("severity", {})),
+                entry.get("thresholds", {}),
             )
             for entry in document.get("kernel", ())
         ),
         limits=document.get("limits", {}),
+        thresholds=document.get("thresholds", {}),
     )
 
 

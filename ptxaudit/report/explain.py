@@ -5,12 +5,17 @@ from collections.abc import Iterable, Iterator
 
 from ptxaudit.report.colors import BOLD, SEVERITY, paint
 from ptxaudit.rules.pattern import Pattern
+from ptxaudit.rules.thresholds import Threshold
 
 _WIDTH = 100
 
 
 def rule_table(patterns: Iterable[Pattern], color: bool = False) -> str:
-    """One line for each rule: id, category, severity, title; ``color`` adds ANSI colours."""
+    """One line for each rule: id, category, severity, title; then one for each threshold that can be set.
+
+    ``color`` adds ANSI colours.
+    """
+    patterns = list(patterns)
     rows = [("rule", "category", "severity", "title")]
     rows += [(one.id, one.category.value, one.severity.value, one.title) for one in patterns]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -20,7 +25,20 @@ def rule_table(patterns: Iterable[Pattern], color: bool = False) -> str:
         cells = [cell.ljust(width) for cell, width in zip((name, category, severity), widths, strict=True)]
         code = codes.get(severity, BOLD)
         lines.append("  ".join([paint(cells[0], BOLD, color), cells[1], paint(cells[2], code, color), title]))
+    settable = [one for one in patterns if one.thresholds]
+    if settable:
+        lines += ["", "thresholds that settings can change, by [thresholds.RULE]:"]
+        width = max(len(one.id) for one in settable)
+        lines += [f"  {one.id.ljust(width)}  {_defaults(one)}" for one in settable]
     return "\n".join(lines) + "\n"
+
+
+def _defaults(pattern: Pattern) -> str:
+    return ", ".join(_default(name, threshold) for name, threshold in pattern.thresholds.items())
+
+
+def _default(name: str, threshold: Threshold) -> str:
+    return f"{name} = {threshold.default:g} {threshold.unit}"
 
 
 def explain(pattern: Pattern, color: bool = False) -> str:
@@ -51,8 +69,9 @@ def _lines(pattern: Pattern, color: bool) -> Iterator[str]:
     if pattern.fix.code is not None:
         yield f"\n{textwrap.indent(pattern.fix.code.strip(), '    ')}"
     if pattern.thresholds:
-        yield f"\n{heading('Thresholds')}"
-        yield from (f"  {name} = {value:g}" for name, value in pattern.thresholds.items())
+        yield f"\n{heading('Thresholds')} (settings change them by [thresholds.{pattern.id}])"
+        for name, threshold in pattern.thresholds.items():
+            yield _wrap(f"{_default(name, threshold)}: {threshold.meaning}")
     yield f"\n{heading('References')}"
     yield from (f"  PTX ISA {reference}" for reference in pattern.references)
     yield f"\n{heading('Example that is reported')}\n{textwrap.indent(pattern.example.bad.strip(), '    ')}"

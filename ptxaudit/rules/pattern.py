@@ -16,11 +16,13 @@ A pattern has exactly these keys (``?`` marks the optional ones)::
     [applies-to]    inputs = ["ptx", "sass"]   architectures = ["sm_90a"]   # [] for all
                     decided-by = ["ptx"]       # optional: whose `clean` counts where both are at hand
     [[references]]  section = "9.7.13.15"  title = "..."      # of the PTX ISA
-    [thresholds]?   name = 1               # numbers only
+    [thresholds.NAME]?  default = 1        unit = "loads"   meaning = "..."   # what settings may change
+                    least? = 0             most? = 100      whole? = true     # what it can be set to
     [example]       bad = "..."            good = "..."       # whole small PTX modules
     [cost]          frequency = "..."      summary = "..."    cycles? = [235, 305]   architecture? = "sm_90"
 
-``[cost]`` belongs to performance rules, and only to them. ``{function}`` and ``{instruction}`` may
+``[cost]`` belongs to performance rules, and only to them, as do the thresholds of what a finding costs
+(:mod:`ptxaudit.rules.thresholds`). ``{function}`` and ``{instruction}`` may
 stand in every message. A pattern that does not follow this raises :class:`PatternError` with the file
 and the key.
 """
@@ -35,6 +37,7 @@ from typing import Any
 from ptxaudit.errors import PatternError
 from ptxaudit.resources import patterns_root
 from ptxaudit.rules.model import Category, Confidence, Cost, Fix, Severity
+from ptxaudit.rules.thresholds import OF_COSTS, Threshold, Thresholds
 from ptxaudit.schema import schema_fault
 
 COMMON_FIELDS = frozenset({"function", "instruction"})
@@ -81,10 +84,15 @@ class Pattern:
     inputs: tuple[str, ...]
     architectures: tuple[str, ...]
     references: tuple[Reference, ...]
-    thresholds: Mapping[str, float]
+    thresholds: Mapping[str, Threshold]
     example: Example
     cost: Cost | None
     decided_by: tuple[str, ...] = ()
+
+    @property
+    def defaults(self) -> Thresholds:
+        """The thresholds by name, as they are unless they are set."""
+        return {name: threshold.default for name, threshold in self.thresholds.items()}
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -134,7 +142,14 @@ _SCHEMA = _table(
         "example": _table({"bad": _TEXT, "good": _TEXT}),
     },
     {
-        "thresholds": {"type": "object", "additionalProperties": {"type": "number"}},
+        "thresholds": {
+            "type": "object",
+            "propertyNames": {"pattern": "^[a-z]+(-[a-z]+)*$"},
+            "additionalProperties": _table(
+                {"default": {"type": "number"}, "unit": _TEXT, "meaning": _TEXT},
+                {"least": {"type": "number"}, "most": {"type": "number"}, "whole": {"type": "boolean"}},
+            ),
+        },
         "cost": _table(
             {"frequency": _TEXT, "summary": _TEXT},
             {
@@ -181,7 +196,15 @@ def load_pattern(path: Path) -> Pattern:
         "a table" if "cost" in raw else "none",
         "a table in performance rules only",
     )
+    for name in OF_COSTS:
+        found = "a table" if name in raw.get("thresholds", {}) else "none"
+        expected = "a table in performance rules only"
+        _require((found == "a table") == is_performance, path, f"thresholds.{name}", found, expected)
     pattern = _build(raw)
+    for name, threshold in pattern.thresholds.items():
+        fault = threshold.fault(threshold.default)
+        if fault is not None:
+            raise PatternError(f"{path}: thresholds.{name}.default: {fault}")
     try:
         names = pattern.placeholders
     except ValueError as error:
@@ -215,9 +238,20 @@ def _build(raw: Mapping[str, Any]) -> Pattern:
         decided_by=tuple(raw["applies-to"].get("decided-by", raw["applies-to"]["inputs"])),
         architectures=tuple(raw["applies-to"]["architectures"]),
         references=tuple(Reference(one["section"], one["title"]) for one in raw["references"]),
-        thresholds=dict(raw.get("thresholds", {})),
+        thresholds={name: _threshold(one) for name, one in raw.get("thresholds", {}).items()},
         example=Example(raw["example"]["bad"], raw["example"]["good"]),
         cost=None if cost is None else _cost(cost),
+    )
+
+
+def _threshold(raw: Mapping[str, Any]) -> Threshold:
+    return Threshold(
+        default=raw["default"],
+        unit=raw["unit"],
+        meaning=" ".join(raw["meaning"].split()),
+        least=raw.get("least", 0),
+        most=raw.get("most"),
+        whole=raw.get("whole", False),
     )
 
 

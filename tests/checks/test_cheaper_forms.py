@@ -5,30 +5,20 @@ from pathlib import Path
 import pytest
 from cost_support import of_file
 
-from ptxaudit.checks import (
-    gpu_membar_in_hot_loop,
-    l1_invalidate_in_poll_loop,
-    proxy_fence_wider_than_needed,
-    release_wider_than_needed,
-)
 from ptxaudit.cost.model import priced
+from ptxaudit.engine.registry import load_registry
 from ptxaudit.ir.events import Fence, MbarrierWait, Semantics
 from ptxaudit.rules.model import Violation
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "performance"
-CHECKS = {
-    "l1-invalidate-in-poll-loop": l1_invalidate_in_poll_loop.check,
-    "gpu-membar-in-hot-loop": gpu_membar_in_hot_loop.check,
-    "proxy-fence-wider-than-needed": proxy_fence_wider_than_needed.check,
-    "release-wider-than-needed": release_wider_than_needed.check,
-}
+RULES = load_registry()
 ORDERED = "the order engine finds every access as well ordered with it"
 
 
 def violation(name: str) -> Violation:
     path = FIXTURES / name
-    analysis = of_file(path)
-    (found,) = priced(analysis, CHECKS[path.parent.name](analysis).violations)
+    analysis, rule = of_file(path), RULES[path.parent.name]
+    (found,) = priced(analysis, rule.check(analysis).violations, rule.pattern.defaults)
     return found
 
 
@@ -80,7 +70,7 @@ def test_a_payload_in_global_memory_keeps_its_invalidate(tmp_path: Path) -> None
     assert text != path.read_text()
     changed = tmp_path / path.name
     changed.write_text(text)
-    (found,) = l1_invalidate_in_poll_loop.check(of_file(changed)).violations
+    (found,) = RULES["l1-invalidate-in-poll-loop"].check(of_file(changed)).violations
     assert found.fix is not None
     assert "may lie in global memory" in found.fix.summary
 

@@ -4,8 +4,9 @@ import pytest
 from cost_support import repeated
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.checks import gpu_membar_in_hot_loop, l1_invalidate_in_poll_loop
+from ptxaudit.checks import gpu_membar_in_hot_loop
 from ptxaudit.engine.inputs import load_module
+from ptxaudit.engine.registry import ShippedCheck
 from ptxaudit.rules.model import Outcome, Severity, Verdict
 
 WAIT = "mbarrier.try_wait.parity.acquire.{scope}.shared::cta.b64 %p2, [%r10], %r3; @!%p2 bra {label};"
@@ -45,7 +46,7 @@ FLAG = "F: ld.acquire.gpu.global.u32 %r7, [%rd1]; setp.eq.u32 %p2, %r7, 0; @%p2 
 
 
 def invalidates(analysis: FunctionAnalysis) -> Outcome:
-    return l1_invalidate_in_poll_loop.check(analysis)
+    return ShippedCheck("l1-invalidate-in-poll-loop")(analysis)
 
 
 def flushes(analysis: FunctionAnalysis) -> Outcome:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.checks import wgmma_serialized
 from ptxaudit.engine.inputs import load_module
+from ptxaudit.engine.registry import ShippedCheck
 from ptxaudit.rules.model import Outcome, Severity, Verdict
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "performance" / "wgmma-serialized"
@@ -15,7 +15,7 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "performance" / "w
 def outcome_of(name: str) -> Outcome:
     path = FIXTURES / name
     module = load_module(name, path.read_bytes())
-    return wgmma_serialized.check(FunctionAnalysis(module.functions[0], module))
+    return ShippedCheck("wgmma-serialized")(FunctionAnalysis(module.functions[0], module))
 
 
 @pytest.mark.parametrize("name", ["too_few_registers", "call_between", "recursive_call_between"])

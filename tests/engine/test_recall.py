@@ -19,6 +19,7 @@ from ptxaudit.engine.recall import Recall
 from ptxaudit.engine.registry import load_registry, select_rules
 from ptxaudit.engine.results import ImageResult
 from ptxaudit.engine.store import ResultStore
+from ptxaudit.engine.thresholds import SetThresholds
 from ptxaudit.engine.units import Task
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images
@@ -108,6 +109,10 @@ OTHERS: dict[str, Callable[[AuditOptions, KernelImage], tuple[AuditOptions, Kern
     "strict": lambda options, image: (replace(options, strict=True), image),
     "assemble": lambda options, image: (replace(options, assemble=False), image),
     "listings": lambda options, image: (replace(options, listings=False), image),
+    "thresholds": lambda options, image: (
+        replace(options, thresholds=SetThresholds({"gpu-membar-in-hot-loop": {"least-cycles": 1}})),
+        image,
+    ),
     "launch": lambda options, image: (
         replace(options, launches=(NamedLaunch.of("kernel", Launch(block=(64, 1, 1))),)),
         image,
