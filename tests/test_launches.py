@@ -8,9 +8,11 @@ from audit_support import run_cli
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import order_of
 from ptxaudit.analysis.order.roles import roles_of
-from ptxaudit.engine.launches import launch_of, read_launches
+from ptxaudit.engine.launches import launch_of, read_launches, without_effect
 from ptxaudit.errors import UsageError
 from ptxaudit.frontends.ptx import load_ptx
+from ptxaudit.frontends.sass import load_cubin
+from ptxaudit.ir.launch import Launch
 from ptxaudit.source import SourceText
 
 KERNEL = """
@@ -144,3 +146,29 @@ def test_a_launch_that_nothing_has_or_that_the_code_overrides_is_reported(
     assert "[[launch]] 2" not in shown
     assert "launch.toml [[launch]] 3 (kernel = 'two') is of no kernel" in shown
     assert "two_halves: the launch description says block 64x1x1, the code 128x1x1, which is taken" in shown
+
+
+@pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        (Launch(), []),
+        (Launch(arguments={0: 4}), []),
+        (
+            Launch(arguments={0: 4, 9: 1, 7: 2}),
+            ["the launch description gives arguments 7, 9, and the kernel has {}: without effect"],
+        ),
+    ],
+)
+def test_arguments_of_parameters_that_there_are_not_are_said(launch: Launch, said: list[str]) -> None:
+    module = load_ptx(SourceText("two_halves.ptx", KERNEL))
+    (function,) = module.functions
+    number = len(function.parameters)
+    has = f"{number} parameter{'' if number == 1 else 's'}, the first is 0"
+    assert list(without_effect(launch, function)) == [line.format(has) for line in said]
+
+
+def test_arguments_that_sass_does_not_take_are_said() -> None:
+    path = Path(__file__).parent.parent / "fixtures" / "cubin" / "mailbox.sm_90a.cubin"
+    (function,) = load_cubin(path.read_bytes(), path.name).functions
+    (line,) = without_effect(Launch(arguments={0: 4}), function)
+    assert "have no effect on SASS" in line

@@ -72,7 +72,7 @@ def judged(
 
 
 def _judged(analysis: FunctionAnalysis, forms: Sequence[Form], reasons: dict[int, str]) -> Judged:
-    reason = unknown_code(analysis) if analysis.function.is_entry else "it is no kernel"
+    reason = unknown_code(analysis) if analysis.function.is_entry else "it is a device function, no kernel"
     flags = any(isinstance(event, ev.Access) for form in forms for event in analysis.events[form.index])
     report = None if reason is not None else global_order_of(analysis) if flags else order_of(analysis)
     if report is not None:
@@ -81,11 +81,11 @@ def _judged(analysis: FunctionAnalysis, forms: Sequence[Form], reasons: dict[int
         return Judged({}, {**reasons, **{form.index: reason or "" for form in forms}})
     steps = {step.instruction.index for one in report.executions for step in steps_of(one)}
     known = [form for form in forms if form.index in steps]
-    reasons.update({form.index: "no explored run comes to it" for form in forms if form not in known})
+    reasons.update({form.index: "no explored execution comes to it" for form in forms if form not in known})
     found = find_dispensable(analysis, report, known, _all_of, lambda form: _around(analysis, report, form))
     ordered = {form.index: form for form in found.units}
     others = [form.index for form in known if form.index not in ordered]
-    why = found.reason or "the order engine finds accesses or phases that need it as it is"
+    why = found.reason or "with a cheaper form some access or mbarrier phase would no longer be ordered"
     reasons.update(dict.fromkeys(others, why))
     return Judged(ordered, reasons, frozenset(others if found.reason is None else ()))
 

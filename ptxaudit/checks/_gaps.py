@@ -16,6 +16,7 @@ from ptxaudit.rules.model import (
     WitnessEdge,
     WitnessStep,
 )
+from ptxaudit.words import brief
 
 
 def gaps_of(report: OrderReport, *kinds: GapKind) -> Iterator[Gap]:
@@ -33,7 +34,9 @@ def gap_violation(
     """A violation at the gap's step; ``missing`` names the order that is not there."""
     steps = [one for one in (gap.other, gap.step) if one is not None]
     shown = tuple(
-        WitnessStep(role_of(gap.execution, one), one.instruction.text, one.instruction.location, one.visit)
+        WitnessStep(
+            role_of(gap.execution, one), brief(one.instruction.text), one.instruction.location, one.visit
+        )
         for one in steps
     )
     edges = (WitnessEdge(0, 1, missing, missing=True),) if len(steps) > 1 else ()

@@ -9,6 +9,7 @@ from ptxaudit.analysis.order.trace import Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Operand, Register
+from ptxaudit.words import brief
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ def unknown_address(report: OrderReport) -> str | None:
     for use in uses:
         if use.scattered and any(use.may_meet(other) for other in uses):
             where = use.instruction.location
-            return f"which bytes a thread accesses is not known at {where} ({use.instruction.text})"
+            return f"which bytes a thread accesses is not known at {where} ({brief(use.instruction.text)})"
     return None
 
 

@@ -1,6 +1,5 @@
 """What the checks that ask the order engine share: outcomes, severities and witnesses."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -22,6 +21,7 @@ from ptxaudit.rules.model import (
     WitnessEdge,
     WitnessStep,
 )
+from ptxaudit.words import brief
 
 SCOPES_NEED_PTX = (
     "SASS shows the same instructions for a wait at .cta and for a relaxed wait with a restricted acquire "
@@ -80,7 +80,8 @@ def incomplete(report: OrderReport) -> str | None:
         return report.reason
     if report.unresolved:
         step = report.unresolved[0]
-        return f"{step.unresolved} is not known at {step.instruction.location} ({step.instruction.text})"
+        code = brief(step.instruction.text)
+        return f"{step.unresolved} is not known at {step.instruction.location} ({code})"
     return None
 
 
@@ -205,15 +206,7 @@ def _witness_step(execution: Execution | None, step: Step, moment: Moment | None
     role = role_of(execution, step)
     if moment is not None and moment.asynchronous:
         role += ", asynchronously"
-    return WitnessStep(role, _shortened(instruction.text), instruction.location, step.visit)
-
-
-_LONG_VECTOR = re.compile(r"\{([^,{}]+),[^{}]{24,},([^,{}]+)\}")
-
-
-def _shortened(text: str) -> str:
-    """An instruction with its long register lists cut to their ends."""
-    return _LONG_VECTOR.sub(lambda match: f"{{{match[1].strip()}, ..., {match[2].strip()}}}", text)
+    return WitnessStep(role, brief(instruction.text), instruction.location, step.visit)
 
 
 def certain_first(aliases: list[Alias]) -> list[Alias]:
@@ -226,7 +219,7 @@ def alias_witness(alias: Alias) -> Witness:
     steps = [
         WitnessStep(
             role_of(alias.execution, alias.step),
-            f"{_shortened(alias.step.instruction.text)} (meant for phase {alias.record.phase})",
+            f"{brief(alias.step.instruction.text)} (meant for phase {alias.record.phase})",
             alias.step.instruction.location,
             alias.step.visit,
         )
@@ -237,7 +230,7 @@ def alias_witness(alias: Alias) -> Witness:
         steps.append(
             WitnessStep(
                 role_of(alias.execution, missing),
-                f"{_shortened(missing.instruction.text)} (phase {alias.record.phase - 1}, not yet executed)",
+                f"{brief(missing.instruction.text)} (phase {alias.record.phase - 1}, not yet executed)",
                 missing.instruction.location,
                 missing.visit,
             )

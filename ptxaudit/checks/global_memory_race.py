@@ -39,7 +39,10 @@ def check(analysis: FunctionAnalysis) -> Outcome:
     undecided = unknown_address(report)
     if open_races and undecided is None:
         first, second = open_races[0].first.step.instruction, open_races[0].second.step.instruction
-        undecided = f"whether {place(first)} and {place(second)} meet without an order is not known"
+        undecided = (
+            f"whether {place(first)} and {place(second)} are of the same bytes, or something orders them, is "
+            "not known"
+        )
     decided = [race for race in races if race not in open_races]
     return outcome_of(report, _violations(analysis, report, decided), undecided)
 

@@ -34,6 +34,7 @@ from ptxaudit.ir.cfg import Loop
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.rules.model import Confidence, Outcome, Related, Severity, Violation
 from ptxaudit.rules.thresholds import Thresholds
+from ptxaudit.words import counted
 
 NEEDS = (ev.GroupWait,)
 THRESHOLDS = ("enough-wgmma-groups", "most-more-groups")
@@ -160,7 +161,8 @@ def _judge(setting: _Setting, loops: list[list[_Wait]]) -> Outcome:
         if is_wgmma and not free and answer.reason is None and _comes_round(setting, waits):
             rings.append(waits)
     if rings and not lagged.can_afford(report):
-        unknown = unknown or f"not tried: {len(rings)} rings, which would take the order engine too long"
+        skipped = counted(len(rings), "ring")
+        unknown = unknown or f"not tried: deeper waits of {skipped} of buffers, which would take too long"
         rings = []
     return Outcome.of([*violations, *_with_lag(setting, rings)], unknown)
 

@@ -7,6 +7,8 @@ tried task by task, and what is at fault then is reported as an input that could
 
 import contextlib
 import functools
+import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -22,7 +24,7 @@ from ptxaudit.engine.recall import environment
 from ptxaudit.engine.results import AuditOptions, ImageResult
 from ptxaudit.engine.screening import batches
 from ptxaudit.engine.units import Task, Work
-from ptxaudit.errors import PtxauditError, UsageError
+from ptxaudit.errors import PtxauditError, UsageError, system_reason
 from ptxaudit.rules.model import InputReport
 
 _CONNECT_SECONDS = 30
@@ -50,7 +52,7 @@ def distributed_results(
 
 @contextlib.contextmanager
 def _connected(address: str) -> Iterator[Client]:
-    file = address if Path(address).is_file() else None
+    file = address if _is_file(address) else None
     try:
         client = Client(
             None if file else address, scheduler_file=file, timeout=_CONNECT_SECONDS, set_as_default=False
@@ -65,6 +67,25 @@ def _connected(address: str) -> Iterator[Client]:
             found = f"found no worker within {_WORKER_SECONDS} s"
             raise UsageError(f"--scheduler {address}: {found}, expected at least one") from error
         yield client
+
+
+def _is_file(address: str) -> bool:
+    """Whether it names a scheduler's file, which holds its address.
+
+    Raises :class:`UsageError` for a missing file, for which Dask would wait, and one of something else.
+    """
+    if "://" in address or re.fullmatch(r"[^/\\\s]+:\d+", address):
+        return False
+    try:
+        document = json.loads(Path(address).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--scheduler {address}: {system_reason(error)}") from error
+    except (ValueError, RecursionError) as error:
+        document = error
+    if not isinstance(document, dict) or not isinstance(document.get("address"), str):
+        expected = "the file that `dask scheduler --scheduler-file` writes"
+        raise UsageError(f"--scheduler {address}: found no address in it, expected {expected}")
+    return True
 
 
 class _Submitted:

@@ -37,7 +37,7 @@ from ptxaudit.engine.function_report import report_alone, with_synchronisation
 from ptxaudit.engine.image import ImageKind, KernelImage
 from ptxaudit.engine.inputs import load_image, load_parts
 from ptxaudit.engine.joined import Evidence, JoinedFunction, join_audits
-from ptxaudit.engine.launches import completed, launch_of, overridden
+from ptxaudit.engine.launches import completed, launch_of, overridden, without_effect
 from ptxaudit.engine.parts import whole_result
 from ptxaudit.engine.registry import Rule, load_checks
 from ptxaudit.engine.results import COMMENT_WORD, AuditOptions, ImageResult, PassedBy
@@ -275,7 +275,8 @@ def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own
         notes.append(f"{image.name}: found no kernel and no function, so there is nothing to audit")
     for one in (audit.function for audit in audits[: len(audits) - len(lost)]):
         said = launch_of(options.launches, one.name, one.demangled)
-        notes += [f"{image.name}: {one.demangled}: {line}" for line in overridden(said, one.facts)]
+        lines = (*overridden(said, one.facts), *without_effect(said, one))
+        notes += [f"{image.name}: {one.demangled}: {line}" for line in lines]
     return _ImageAudit(image, module, audits, notes=notes)
 
 

@@ -22,9 +22,10 @@ from typing import Any
 
 from ptxaudit.arch import MOST_CTAS_PER_CLUSTER, MOST_THREADS_PER_CTA
 from ptxaudit.errors import UsageError, system_reason
-from ptxaudit.ir.function import LaunchFacts
+from ptxaudit.ir.function import Function, Language, LaunchFacts
 from ptxaudit.ir.launch import Launch
 from ptxaudit.schema import schema_fault
+from ptxaudit.words import counted
 
 _EXTENT = {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "integer", "minimum": 1}}
 _SCHEMA = {
@@ -128,6 +129,21 @@ def overridden(launch: Launch | None, facts: LaunchFacts) -> Iterator[str]:
             f"the launch description says block {_shown(launch.block)}, which is more than the code allows "
             f"({prod(most)} threads)"
         )
+
+
+def without_effect(launch: Launch | None, function: Function) -> Iterator[str]:
+    """What a launch description says of arguments that a kernel cannot take."""
+    if launch is None or not launch.arguments or not function.is_entry:
+        return
+    if function.language is Language.SASS:
+        yield "the arguments of the launch description have no effect on SASS, which loads them by address"
+        return
+    number = len(function.parameters)
+    beyond = sorted(position for position in launch.arguments if position >= number)
+    if beyond:
+        has = "has no parameter" if not number else f"has {counted(number, 'parameter')}, the first is 0"
+        given = f"argument{'' if len(beyond) == 1 else 's'} {', '.join(map(str, beyond))}"
+        yield f"the launch description gives {given}, and the kernel {has}: without effect"
 
 
 def _shown(extent: tuple[int, int, int]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from ptxaudit.printable import log_lines, printable
 from ptxaudit.report import text
 from ptxaudit.rules.model import AuditReport, Finding, Severity
+from ptxaudit.words import brief
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -38,7 +39,7 @@ def _message(finding: Finding) -> Iterator[str]:
     yield finding.message
     for place in (finding.primary, *finding.related):
         for shown in (place, *place.twins):
-            yield f"{shown.location}: {shown.text}{f' ({shown.note})' if shown.note else ''}"
+            yield f"{shown.location}: {brief(shown.text)}{f' ({shown.note})' if shown.note else ''}"
     if finding.fix is not None:
         yield f"fix: {finding.fix.summary}"
 

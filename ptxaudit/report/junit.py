@@ -6,6 +6,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from ptxaudit.rules.model import AuditReport, Finding, FunctionReport, InputReport, Severity, Verdict
+from ptxaudit.words import brief
 
 # XML 1.0 has no way to write these at all.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -86,7 +87,7 @@ def _case(
 
 def _line(finding: Finding) -> str:
     place = finding.primary
-    return f"{finding.severity}: {finding.message} [{place.location}: {place.text}]"
+    return f"{finding.severity}: {finding.message} [{place.location}: {brief(place.text)}]"
 
 
 def _total(element: ElementTree.Element, within: ElementTree.Element) -> None:

@@ -9,7 +9,7 @@ from ptxaudit.report.colors import BOLD, SEVERITY, paint
 from ptxaudit.report.counts import count, undecided
 from ptxaudit.rules.model import AuditReport, CodePlace, Cost, Finding, InputReport, Severity
 from ptxaudit.source import Location
-from ptxaudit.words import counted
+from ptxaudit.words import brief, counted
 
 _SHOWN_FUNCTIONS = 3
 _LONGEST_NAME = 72
@@ -66,7 +66,7 @@ def _finding(finding: Finding, function: str) -> Iterator[str]:
     yield f"  in {function} ({finding.input}), confidence {finding.confidence}"
     for place in (finding.primary, *finding.related):
         yield f"  {'-->' if place.role == 'primary' else '   '} {place.location}"
-        yield f"      | {place.text}"
+        yield f"      | {brief(place.text)}"
         if place.note:
             yield f"      = {place.note}"
         yield from _twins(place)
@@ -112,7 +112,7 @@ def _twins(place: CodePlace) -> Iterator[str]:
         notes = dict.fromkeys(twin.note for twin in (first, *others) if twin.note)
         more = f", also {', '.join(f'+{one.location.offset or 0:#06x}' for one in others)}" if others else ""
         said = f" ({'; '.join(notes)})" if notes else ""
-        yield f"      {kind} {where}{f': {first.text}' if first.text else ''}{more}{said}"
+        yield f"      {kind} {where}{f': {brief(first.text)}' if first.text else ''}{more}{said}"
 
 
 def _labelled(label: str, sentences: Iterable[str]) -> Iterator[str]:

@@ -45,7 +45,7 @@ def test_a_form_that_is_as_well_ordered_is_proposed_with_what_it_saves(name: str
     ("name", "reason"),
     [
         ("gpu-membar-in-hot-loop/fence_gpu_publish.ptx", "it may publish what was written to global memory"),
-        ("gpu-membar-in-hot-loop/cluster_barrier_default_release.ptx", "need it as it is"),
+        ("gpu-membar-in-hot-loop/cluster_barrier_default_release.ptx", "would no longer be ordered"),
         ("l1-invalidate-in-poll-loop/flag_fence_in_poll.ptx", "that of a fence in the polling loop"),
         ("l1-invalidate-in-poll-loop/mailbox_acquire_cluster_loop.sm_90a.cubin", "SASS does not tell"),
         ("release-wider-than-needed/credit_in_loop.ptx", "no execution ran to its end"),

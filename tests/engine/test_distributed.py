@@ -115,6 +115,25 @@ def test_workers_with_another_ptxaudit_are_refused(
     assert "found a worker with another ptxaudit" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [(None, "no such file or directory"), ("[]", "found no address in it"), ("{", "found no address in it")],
+)
+def test_a_wrong_scheduler_file_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    content: str | None,
+    complaint: str,
+) -> None:
+    file = tmp_path / "scheduler.json"
+    if content is not None:
+        file.write_text(content)
+    assert run_cli(monkeypatch, "audit", str(CUBINS[0]), "--scheduler", str(file), "--no-store") == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"ptxaudit: --scheduler {file}: {complaint}")
+
+
 def test_no_scheduler_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("ptxaudit.engine.distributed._CONNECT_SECONDS", 0.2)
     arguments = ("audit", str(CUBINS[0]), "--scheduler", "tcp://127.0.0.1:9", "--no-store")

@@ -40,6 +40,7 @@ from ptxaudit.analysis.order.samples import Sample
 from ptxaudit.analysis.order.shapes import impossible_shape, other_shapes, shape_assumptions
 from ptxaudit.analysis.order.trace import Execution, Step, Stuck
 from ptxaudit.ir import events as ev
+from ptxaudit.words import brief
 
 _MOST_TURNS = 32
 # The second exploration, for global memory alone, turns fewer.
@@ -211,7 +212,7 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
             _look_at(report, other, larger, doubtful=True)
     for forced in _turned(first.shortest, report, limits, flag_loops(program).exits, _table_sizes(program)):
         if process_time() > deadline:
-            report.reason = report.reason or f"stopped after {limits.seconds:.0f} s"
+            report.reason = report.reason or f"executing the kernel was stopped after {limits.seconds:.0f} s"
             break
         bounds = Bounds(_TURNED_OPERATIONS + 4 * first.shortest.operations)
         turned = replace(run, bounds=bounds, forced=forced)
@@ -268,7 +269,7 @@ def _note_reached_in_vain(report: OrderReport, start: Start) -> None:
     earliest = left[min(left)].instruction
     told = (
         f"{len(left)} instructions were reached only in runs that did not end, the first at "
-        f"{earliest.location} ({earliest.text})"
+        f"{earliest.location} ({brief(earliest.text)})"
     )
     if len(left) > _SHARE_IN_VAIN * len(known):
         report.reason = report.reason or told
@@ -287,7 +288,8 @@ def _take_up(program: Program, report: OrderReport, start: Start, run: Run) -> N
     if first.execution.stuck:
         stuck = first.execution.stuck[0]
         place = stuck.instruction.location
-        report.reason = f"no execution ran to its end: a warp stays at {place} ({stuck.instruction.text})"
+        code = brief(stuck.instruction.text)
+        report.reason = f"no execution ran to its end: a warp stays at {place} ({code})"
     elif first.execution.limits:
         report.reason = first.execution.limits[0]
     _look_at(report, run, first.execution)
@@ -328,7 +330,10 @@ def _turned(
             sites.setdefault(decision.site, ordinal)
     if len(sites) > limits.turns:
         left = len(sites) - limits.turns
-        one_way = f"{left} of {len(sites)} undecided conditions were followed one way only"
+        one_way = (
+            f"{left} of {len(sites)} conditions whose values are not known were followed one way only "
+            "(--launch can settle some)"
+        )
         report.reason = report.reason or one_way
     for ordinal in list(sites.values())[: limits.turns]:
         forced = {number: taken.outcome for number, taken in enumerate(first.decisions[:ordinal])}

@@ -220,7 +220,8 @@ class Machine:
                 break
             pending = self.fragments
         if self.operations_left <= 0:
-            self.execution.limits.append(f"stopped after {self.bounds.operations} operations")
+            told = f"executing the kernel was stopped after {self.bounds.operations} operations"
+            self.execution.limits.append(told)
         else:
             self._report_stuck()
         early = [poll for poll in self._unseen_flags if self._strong_writes.by_others(poll)]

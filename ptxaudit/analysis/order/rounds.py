@@ -23,6 +23,7 @@ from ptxaudit.analysis.order.trace import Execution, Step
 from ptxaudit.analysis.order.whatif import Weakening, dispensable, shows_nothing_new
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
+from ptxaudit.words import counted
 
 # Iterations of loops whose trip count is not known; the greater is for rings of up to eight stages.
 _ITERATIONS = (9, 17)
@@ -55,9 +56,15 @@ class Found(Generic[_Unit]):
     def reason(self) -> str | None:
         """What could not be decided, in words."""
         if self.untried:
-            return f"not tried: {self.untried} candidates, which would take the order engine too long"
+            return (
+                f"not tried: {counted(self.untried, 'change')}, for each of which all executions would be "
+                "walked once more"
+            )
         if self.unclear:
-            return "the buffers of a loop do not come round in the explored runs"
+            return (
+                "the explored executions end before the buffers of a loop are used again (--launch can state "
+                "the trip count)"
+            )
         return None
 
 

@@ -131,11 +131,15 @@ class _Exhausted(Exception):
 def why_not(report: OrderReport) -> str | None:
     """Why a report is no ground to ask what a synchronisation is needed for, or ``None``."""
     if not report.executions:
-        return "the order engine executes nothing of this function"
+        return "no execution of this function could be explored, so that nothing can be left out of one"
     if not all(execution.complete for execution in report.executions):
-        return "an explored run of the order engine did not come to its end"
+        return "an explored execution did not run to its end, so that what it needs is not known"
     if report.races or report.aliases:
-        return "the order engine reports accesses or phases that nothing orders as it is"
+        return (
+            "the kernel as it stands has accesses or mbarrier phases that nothing orders, so that leaving a "
+            "synchronisation out cannot be judged: mend the correctness findings first (--strict shows those "
+            "in doubt, too)"
+        )
     return None
 
 
