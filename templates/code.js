@@ -173,6 +173,14 @@ const codeView = (() => {
       pane.scroll.scrollTop = share * pane.scroll.scrollHeight - pane.scroll.clientHeight / 2;
     });
   };
+  const costText = (cost) => (cost.cycles ? cost.cycles[2].toLocaleString("en") : `#${cost.rank}`);
+  /* The margin is as wide as what stands in it. */
+  const setMargin = (side, root) => {
+    const longest = (texts) => texts.reduce((most, text) => Math.max(most, text.length), 0);
+    side.hasCosts = Object.keys(side.costs).length > 0;
+    root.style.setProperty("--cost", `${7 * longest(Object.values(side.costs).map(costText)) + 6}px`);
+    root.style.setProperty("--number", `${7.5 * longest(side.lines.map((_, line) => side.label(line))) + 16}px`);
+  };
   const drawPane = (language, again = false) => {
     const side = model?.sides[language], pane = panes[language];
     if (!side) return;
@@ -209,7 +217,7 @@ const codeView = (() => {
     made.append(sign, lane, loop);
     if (side.hasCosts) {
       const cost = instruction >= 0 ? side.costs[instruction] : null;
-      const cell = make("span", { className: "cost-cell", textContent: cost ? (cost.cycles ? cost.cycles[2].toLocaleString("en") : `#${cost.rank}`) : "" });
+      const cell = make("span", { className: "cost-cell", textContent: cost ? costText(cost) : "" });
       if (cost) {
         cell.classList.add(cost.cycles?.[2] >= 200 ? "high" : "low");
         cell.title = `${range(cost.cycles)} ${cost.frequency}. ${cost.summary}`;
@@ -644,7 +652,7 @@ const codeView = (() => {
       pane.root.hidden = !side;
       byId("tab-" + language).hidden = !side;
       if (!side) continue;
-      side.hasCosts = Object.keys(side.costs).length > 0;
+      setMargin(side, pane.root);
       pane.root.classList.toggle("has-roles", model.roles.size > 0);
       pane.root.style.setProperty("--lanes", model.roles.size * LANE + "px");
       arrange(side);

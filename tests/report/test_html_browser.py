@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from html_sample import PATTERNS, SCOPE, SPLITK, SPLITK_NAME, large_report, sample_code, sample_report
 
+from ptxaudit.engine.compare import Comparison, CountChange, KernelChange, VerdictChange
+from ptxaudit.report import compare_html
 from ptxaudit.report.codepage import code_anchor, pack_code
 from ptxaudit.report.html import render
 from ptxaudit.rules.code import FunctionCode
+from ptxaudit.rules.model import Verdict
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
@@ -248,12 +251,22 @@ def test_links_to_a_place_in_the_code_open_it(browser: Any, tmp_path: Path):
     opened.page.close()
 
 
+def test_the_margin_takes_no_more_than_stands_in_it(code: Any):
+    costs = code.locator("#pane-sass .cost-cell")
+    assert 0 < costs.first.bounding_box()["width"] < 40
+    assert code.locator("#pane-sass .code-row .no").first.bounding_box()["width"] < 52
+
+
 def test_a_narrow_page_shows_one_side_of_the_code_at_a_time(code: Any):
     code.keyboard.press("Escape")
     code.set_viewport_size({"width": 420, "height": 900})
     code.locator("#f-9c41f0a27be3d518 .open-code").click()
     code.locator("#pane-ptx .code-row.at").wait_for()
     assert not code.locator("#pane-sass").is_visible()
+    box, button = (
+        code.locator(one).bounding_box() for one in ("#code-roles", "#code-roles button >> nth=-1")
+    )
+    assert button["y"] + button["height"] <= box["y"] + box["height"]
     code.locator("#tab-sass").click()
     assert code.locator("#pane-sass .code-row").first.is_visible()
     assert not code.locator("#pane-ptx").is_visible()
@@ -277,6 +290,26 @@ def test_rule_links_open_the_rule(sample: Opened):
 def test_a_narrow_page_does_not_scroll_sideways(sample: Opened):
     sample.page.set_viewport_size({"width": 420, "height": 900})
     assert sample.page.evaluate("document.documentElement.scrollWidth") <= 420
+
+
+def test_a_narrow_comparison_does_not_scroll_sideways(browser: Any, tmp_path: Path):
+    function = sample_report().functions[0]
+    counts = (
+        CountChange("asynchronous access (cp.async.bulk group) of a long kind", 1200, 20480, (12, 14)),
+        CountChange("fence.proxy.async::shared::cta.and.no.place.to.break.it.at", 2, 0, (2, 0)),
+    )
+    verdicts = (VerdictChange(f"{SCOPE.rule}-{SCOPE.rule}", Verdict.NOT_APPLICABLE, Verdict.UNKNOWN),)
+    change = KernelChange(function, function, counts, (), verdicts, (SCOPE,), (SCOPE,), 1)
+    opened = _open(browser, tmp_path, compare_html.render(Comparison((change,)), "/old" * 30, "/new" * 30))
+    opened.page.set_viewport_size({"width": 420, "height": 900})
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= 420
+    lines = """cell => {
+        const range = document.createRange();
+        range.selectNodeContents(cell);
+        return range.getClientRects().length;
+    }"""
+    assert opened.page.locator("td.number", has_text="20480").evaluate(lines) == 1, "a number is broken"
+    opened.page.close()
 
 
 def test_a_permalink_opens_a_lazy_card(browser: Any, tmp_path: Path):
