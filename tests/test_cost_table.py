@@ -83,6 +83,25 @@ def test_differences_below_zero_are_no_gain() -> None:
     assert (estimate.cycles, estimate.low, estimate.high) == (0, 0, 1)
 
 
+WORKED = SMALL + "beside_work = [[31, 0, 0, 0.0, 0.0, 0.0], [31, 0, 40, 20.0, 10.0, 30.0]]"
+
+
+@pytest.mark.parametrize(("work", "cycles"), [(0, 100), (10, 105), (40, 120), (400, 120)])
+def test_work_changes_the_cycles_linearly(work: int, cycles: float) -> None:
+    estimate = read_table(WORKED).estimate("fence.acq_rel.gpu", Circumstances(31, work=work))
+    assert estimate is not None
+    assert estimate.cycles == pytest.approx(cycles)
+    assert not estimate.extrapolated, "more work hides no more"
+
+
+def test_hopper_a_conditional_invalidate_shows_the_wait_that_work_would_hide() -> None:
+    acquire = "mbarrier.wait.acquire.cluster"
+    assert 20 < cycles(hopper(), acquire, threads=128, work=96) < 45
+    # Of loads that miss, work hides a part.
+    at = {"threads": 128, "loads": 1}
+    assert cycles(hopper(), acquire, **at, work=96) < cycles(hopper(), acquire, **at) - 50
+
+
 def test_a_hole_in_the_grid_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"fence\.acq_rel\.gpu: found no point \(31, 3, 0, 0\)"):
         read_table(SMALL.replace("[31, 3, 0, 0, 300.0, 290.0, 310.0],", ""))

@@ -19,7 +19,7 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.polling import Frequency, first_attempts, invalidations, runs_at_failures
 from ptxaudit.analysis.pollloops import poll_loops
 from ptxaudit.arch import MOST_THREADS_PER_CTA, Architecture
-from ptxaudit.cost.circumstances import LINE_BYTES, Loads, Surroundings
+from ptxaudit.cost.circumstances import LINE_BYTES, Loads, Surroundings, Traffic
 from ptxaudit.cost.operations import Operation, Term, operations
 from ptxaudit.cost.paths import Region, cheapest, dearest, iteration, whole
 from ptxaudit.cost.payers import Acting, Payer, executed_roles, executing, payers, verdict
@@ -96,7 +96,7 @@ class _Placed:
     place: PlaceCost
     price: _Price | None
     loads: Loads
-    stores: int
+    traffic: Traffic
 
 
 def budget(analysis: FunctionAnalysis) -> Budget:
@@ -181,11 +181,11 @@ def _placed(setting: _Setting, operation: Operation) -> _Placed:
     same = setting.repeated.get(operation.index, frozenset())
     first = min(same, default=operation.index)
     loads = setting.surroundings.loads_behind(operation, same, loop)
-    stores = setting.surroundings.stores_before(operation, loop)
+    traffic = setting.surroundings.traffic_before(operation, loop)
     roles = executing(setting.payers, block)
     threads = _arriving(operation) or setting.executing(operation)
     pays = first == operation.index
-    price = _price(setting, operation, threads, loads, stores) if pays else None
+    price = _price(setting, operation, threads, loads, traffic, loop) if pays else None
     instruction = analysis.function.instructions[operation.index]
     shown = price if setting.table is not None else None
     place = PlaceCost(
@@ -197,7 +197,7 @@ def _placed(setting: _Setting, operation: Operation) -> _Placed:
         part=operation.part,
         executions=_executions(analysis, operation, loop),
         loop=None if loop is None else loop.header,
-        waits_for=_waits_for(setting, operation, stores),
+        waits_for=_waits_for(setting, operation, traffic),
         forces=loads.in_words() if pays else None,
         roles=tuple(role.name for role in roles),
         critical=verdict(roles) if roles else None,
@@ -207,7 +207,7 @@ def _placed(setting: _Setting, operation: Operation) -> _Placed:
         extrapolated=shown is not None and shown.extrapolated,
         counted_at=None if pays else first,
     )
-    return _Placed(place, price, loads, stores)
+    return _Placed(place, price, loads, traffic)
 
 
 def _arriving(operation: Operation) -> int | None:
@@ -242,10 +242,11 @@ def _invalidates_at_failures(analysis: FunctionAnalysis, operation: Operation) -
     )
 
 
-def _waits_for(setting: _Setting, operation: Operation, stores: int) -> str | None:
+def _waits_for(setting: _Setting, operation: Operation, traffic: Traffic) -> str | None:
     flush = operation.flush
     if flush is not None and flush > Scope.CTA:
-        return f"{counted(stores, 'store')} since the last memory barrier"
+        loads = " and loads from L2" if traffic.fetched else ""
+        return f"{counted(traffic.stores, 'store')}{loads} since the last memory barrier"
     return setting.surroundings.groups_in_flight(operation)
 
 
@@ -272,7 +273,9 @@ def _shared(place: PlaceCost, loops: Mapping[int, LoopCost]) -> PlaceCost:
 # Prices ----------------------------------------------------------------------------------------------
 
 
-def _price(setting: _Setting, operation: Operation, threads: int, loads: Loads, stores: int) -> _Price | None:
+def _price(
+    setting: _Setting, operation: Operation, threads: int, loads: Loads, traffic: Traffic, loop: Loop | None
+) -> _Price | None:
     """What one execution costs; ``None`` where no table knows it."""
     if setting.ranking is None:
         return None
@@ -283,12 +286,14 @@ def _price(setting: _Setting, operation: Operation, threads: int, loads: Loads, 
     extrapolated = False
     added: Cycles | None = None
     groups = setting.surroundings.groups_waited_for(operation)
-    there = Circumstances(threads, 0, stores, groups)
+    work = setting.surroundings.work_beside(operation, loads, loop, threads)
+    there = Circumstances(threads, 0, traffic.stores, groups, work)
     for term in operation.terms:
         if threads == 1 and term.names[-1] in _BY_ONE:
             continue
         first = term is operation.terms[0]
-        one = _term(setting.ranking, term, there, loads if operation.invalidates and first else Loads())
+        missing = loads if operation.invalidates and first else Loads()
+        one = _term(_Measure(setting.ranking, term, there, _flushed(operation, traffic)), missing)
         if one is None and first:
             return None
         if one is None:
@@ -298,17 +303,61 @@ def _price(setting: _Setting, operation: Operation, threads: int, loads: Loads, 
             added = one.cycles if added is None else added + one.cycles
         parts = summed((parts, one.parts))
         extrapolated = extrapolated or one.extrapolated
-    floor = Cycles(*(max(0.0, value) for value in (cycles.estimate, cycles.low, cycles.high)))
-    return _Price(floor, {part: value for part, value in parts.items() if value > 0}, extrapolated, added)
+    shown = {part: value for part, value in parts.items() if value > 0}
+    return _Price(_floored(cycles), shown, extrapolated, None if added is None else _floored(added))
 
 
-def _term(table: Measurements, term: Term, there: Circumstances, loads: Loads) -> _Price | None:
-    def measured(loads: int, stores: int) -> Estimate | None:
-        circumstances = replace(there, loads=loads, stores=stores)
-        known = (table.estimate(name, circumstances) for name in term.names)
+def _floored(cycles: Cycles) -> Cycles:
+    return Cycles(*(max(0.0, value) for value in (cycles.estimate, cycles.low, cycles.high)))
+
+
+def _flushed(operation: Operation, traffic: Traffic) -> Traffic | None:
+    """What a memory barrier wider than the CTA finds in flight; ``None`` for what is none."""
+    return traffic if operation.flush is not None and operation.flush > Scope.CTA else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """A term in its circumstances but for the loads; ``traffic`` is what a flush finds in flight."""
+
+    table: Measurements
+    term: Term
+    there: Circumstances
+    traffic: Traffic | None
+
+    def at(self, loads: int, stores: int, work: int | None = None) -> Estimate | None:
+        """What was measured of the first name that the table knows."""
+        work = self.there.work if work is None else work
+        circumstances = replace(self.there, loads=loads, stores=stores, work=work)
+        known = (self.table.estimate(name, circumstances) for name in self.term.names)
         return next((one for one in known if one is not None), None)
 
-    whole, least, bare = measured(loads.all, there.stores), measured(loads.sure, 0), measured(0, there.stores)
+    def whole(self, loads: int, traffic: Traffic | None) -> Estimate | None:
+        """The cost where ``loads`` miss behind it. In the measured loops the loads behind a memory barrier
+        were in flight at the next one: where nothing is, what that adds is taken off."""
+        if traffic is None:
+            return self.at(loads, self.there.stores)
+        if traffic.stores or traffic.fetched:
+            return self.at(loads, traffic.stores or (not loads))
+        idle = self.at(0, 0)
+        behind, before = self.at(loads, 1), self.at(0, 1)
+        if not loads or idle is None or behind is None or before is None:
+            return idle
+        misses = max(0.0, behind.cycles - before.cycles)
+        return replace(
+            idle,
+            cycles=idle.cycles + misses,
+            low=idle.low + misses,
+            high=idle.high + misses,
+            extrapolated=behind.extrapolated,
+        )
+
+
+def _term(measure: _Measure, loads: Loads) -> _Price | None:
+    term, traffic = measure.term, measure.traffic
+    idle = None if traffic is None else Traffic()
+    whole, least = measure.whole(loads.all, traffic), measure.whole(loads.sure, idle)
+    bare = measure.whole(0, traffic)
     if whole is None or least is None or bare is None:
         return None
     if term.less:
@@ -394,7 +443,7 @@ def _assumptions(
         yield f"a load whose address moves by less than {LINE_BYTES} bytes an iteration is taken to hit L1"
     if any(one.loads.possible for one in placed):
         yield "a load of which it is not known whether its address repeats is taken to hit L1"
-    if any(one.stores for one in placed):
+    if any(one.traffic.stores for one in placed):
         yield "the stores since the last memory barrier are all taken to be in flight"
     if any(one.place.executions is Executions.ATTEMPT for one in placed):
         yield "a poll is taken to succeed at the first attempt: each further one costs as much again"

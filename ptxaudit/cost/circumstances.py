@@ -5,9 +5,11 @@ behind.
 invalidate, in the innermost loop around it that does more than poll. A load is *sure* to have hit where its
 address is the same in every pass, or moves by less than a cache line; it cannot hit where the address moves
 by a line or more; else it *may*. Outside loops a load may have hit if a load can come before the operation.
-*Stores before*: the stores that a run to the operation can come by since the last memory barrier as wide.
+Loads whose values are used only behind the next memory barrier miss while that waits, which costs nothing.
+*Traffic before*: the stores, and the loads that go to L2, that a run to the operation can come by since the
+last memory barrier as wide; without any the barrier has nothing to wait for.
 Direction: forward and backward over the control-flow graph; join: union over paths, so that what stands on
-two ways counts on both.
+two ways counts on both. *Work*: see :mod:`ptxaudit.cost.overlap`.
 
 Known limits: whether other threads or CTAs hold or share the line; capacity of the cache; how long ago a
 store was issued. Loads of one line between two invalidates count once where that shows.
@@ -23,6 +25,7 @@ from ptxaudit.analysis.groups import Doubt, finds_nothing_pending, group_flow
 from ptxaudit.analysis.polling import can_hit_l1
 from ptxaudit.analysis.pollloops import PollLoops, poll_loops
 from ptxaudit.cost.operations import Operation
+from ptxaudit.cost.overlap import Overlap
 from ptxaudit.ir.cfg import Loop
 from ptxaudit.ir.events import (
     Access,
@@ -41,6 +44,7 @@ from ptxaudit.words import counted
 LINE_BYTES = 128
 _COLUMNS = re.compile(r"n(\d+)")
 _STORED = (StateSpace.GLOBAL, StateSpace.GENERIC, StateSpace.CLUSTER)
+_FETCHED = (StateSpace.GLOBAL, StateSpace.GENERIC)
 _ONE_AND_SEVERAL = {
     GroupKind.WGMMA: ("wgmma", "wgmma"),
     GroupKind.CP_ASYNC: ("cp.async copy", "cp.async copies"),
@@ -49,11 +53,25 @@ _ONE_AND_SEVERAL = {
 
 
 @dataclass(frozen=True, slots=True)
+class Traffic:
+    """What a memory barrier finds in flight: stores by number, and whether there are loads from L2."""
+
+    stores: int = 0
+    fetched: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Loads:
-    """Loads behind an invalidate: those sure to have hit without it, and those that may."""
+    """Loads behind an invalidate: those sure to have hit without it, and those that may.
+
+    ``hidden`` are further ones that miss while a memory barrier waits anyway; ``first`` is one of the others,
+    by its index.
+    """
 
     sure: int = 0
     possible: int = 0
+    hidden: int = 0
+    first: int | None = None
 
     @property
     def all(self) -> int:
@@ -63,13 +81,17 @@ class Loads:
     def in_words(self) -> str | None:
         """What the invalidate forces, or ``None`` if nothing."""
         if not self.all:
-            return None
-        known = counted(self.all, "load") + (" is" if self.all == 1 else " are") + " fetched again"
+            return f"{_again(self.hidden)} while the next memory barrier waits" if self.hidden else None
+        known = _again(self.all)
         if not self.possible:
             return f"{known}: the address stays within a line"
         if not self.sure:
             return f"{known} if in L1: whether the address repeats is not known"
         return f"{known}: {self.sure} at an address that stays within a line, {self.possible} perhaps"
+
+
+def _again(loads: int) -> str:
+    return counted(loads, "load") + (" is" if loads == 1 else " are") + " fetched again"
 
 
 @dataclass(slots=True)
@@ -83,8 +105,11 @@ class Surroundings:
     _invalidating: dict[int, int] = field(default_factory=dict)
     _flushing: dict[int, Scope] = field(default_factory=dict)
     _may_hit: dict[tuple[int, int], bool | None] = field(default_factory=dict)
+    _strong_loads: dict[int, list[int]] = field(default_factory=dict)
+    _overlap: Overlap = field(init=False)
 
     def __post_init__(self) -> None:
+        self._overlap = Overlap(self.analysis, self.all_operations)
         for operation in self.all_operations:
             for index in operation.instructions:
                 if operation.invalidates:
@@ -95,6 +120,8 @@ class Surroundings:
         for instruction in self.analysis.function.instructions:
             if can_hit_l1(self.analysis, instruction):
                 self._loads.setdefault(block_of(instruction.index).id, []).append(instruction.index)
+            elif any(_is_load(event) for event in self.analysis.events[instruction.index]):
+                self._strong_loads.setdefault(block_of(instruction.index).id, []).append(instruction.index)
             if any(_is_store(event) for event in self.analysis.events[instruction.index]):
                 self._stores.setdefault(block_of(instruction.index).id, []).append(instruction.index)
 
@@ -115,14 +142,34 @@ class Surroundings:
             reached |= self._forward(max(start.instructions), same | {operation.index}, region)
         if loop is None:
             return Loads(0, len(reached) if self._has_load_before(operation) else 0)
-        sure: set[Hashable] = set()
-        possible = 0
-        for index in reached:
+        sure: dict[Hashable, int] = {}
+        possible: list[int] = []
+        hidden: set[Hashable] = set()
+        for index in sorted(reached):
             hits = self._hits(index, loop)
-            if hits:
-                sure.add(self._line(index))
-            possible += hits is None
-        return Loads(len(sure), possible)
+            if hits is not False and self._waits_beside_barrier(index, loop):
+                hidden.add(self._line(index))
+            elif hits:
+                sure.setdefault(self._line(index), index)
+            elif hits is None:
+                possible.append(index)
+        first = min((*sure.values(), *possible), default=None)
+        return Loads(len(sure), len(possible), len(hidden), first)
+
+    def _waits_beside_barrier(self, load: int, loop: Loop) -> bool:
+        """Whether nothing uses a load before a memory barrier has waited."""
+        stretch = self._overlap.around(load, loop)
+        return stretch is not None and stretch.fenced and not self._overlap.used_in(load, stretch)
+
+    def work_beside(self, operation: Operation, loads: Loads, loop: Loop | None, threads: int) -> int:
+        """Cycles of arithmetic that may run beside the loads behind an operation; beside the wait that it is
+        or stands behind, where there are none."""
+        if loop is None:
+            return 0
+        overlap = self._overlap
+        around = None if loads.first is None else overlap.around(loads.first, loop)
+        stretch = overlap.behind(operation, loop) if loads.first is None else around
+        return 0 if stretch is None else overlap.work(stretch, threads)
 
     def _forward(self, index: int, same: frozenset[int], region: Region) -> set[int]:
         """The loads that control can come to from behind an instruction before another invalidate."""
@@ -199,18 +246,19 @@ class Surroundings:
             return address.terms, address.offset // LINE_BYTES
         return address
 
-    # Stores --------------------------------------------------------------------------------------
+    # Traffic -------------------------------------------------------------------------------------
 
-    def stores_before(self, operation: Operation, loop: Loop | None) -> int:
-        """The stores since the last memory barrier as wide, on any way to this one."""
+    def traffic_before(self, operation: Operation, loop: Loop | None) -> Traffic:
+        """What is in flight since the last memory barrier as wide, on any way to this one."""
         flush = operation.flush
-        if flush is None or flush is Scope.CTA or not self._stores:
-            return 0
+        if flush is None or flush is Scope.CTA:
+            return Traffic()
         graph = self.analysis.graph
         region = graph.reachable if loop is None else loop.blocks
         first = min(operation.instructions)
         own = self.analysis.function.block_of(first)
-        found: set[int] = set()
+        stores: set[int] = set()
+        fetched = False
         seen: set[int] = set()
         pending = [(own.id, first)]
         while pending:
@@ -218,12 +266,23 @@ class Surroundings:
             start = graph.blocks[current].start
             last = [i for i in self._marked(current) if i < end and self._flushing.get(i, 0) >= flush]
             begin = last[-1] if last else start
-            found.update(store for store in self._stores.get(current, ()) if begin <= store < end)
+            stores.update(store for store in self._stores.get(current, ()) if begin <= store < end)
+            fetched = fetched or self._fetches(current, begin, end, loop)
             if not last:
                 fresh = [p for p in graph.predecessors[current] if p in region and p not in seen]
                 seen.update(fresh)
                 pending += [(before, graph.blocks[before].end) for before in fresh]
-        return len(found - set(operation.instructions))
+        return Traffic(len(stores - set(operation.instructions)), fetched)
+
+    def _fetches(self, block: int, begin: int, end: int, loop: Loop | None) -> bool:
+        """Whether a load between two instructions of a block goes to L2."""
+        if any(begin <= load < end for load in self._strong_loads.get(block, ())):
+            return True
+        weak = [load for load in self._loads.get(block, ()) if begin <= load < end]
+        if loop is None:
+            return bool(weak)
+        emptied = any(self.analysis.function.block_of(i).id in loop.blocks for i in self._invalidating)
+        return any(emptied or self._hits(load, loop) is False for load in weak)
 
     # Groups --------------------------------------------------------------------------------------
 
@@ -276,6 +335,17 @@ class Surroundings:
         issues = (event for event in self.analysis.events[index] if isinstance(event, WgmmaIssue))
         shapes = (_COLUMNS.search(issue.shape) for issue in issues)
         return sum(max(1, int(shape[1]) // 64) for shape in shapes if shape is not None)
+
+
+def _is_load(event: Event) -> bool:
+    return (
+        isinstance(event, Access)
+        and event.reads
+        and not event.writes
+        and event.space in _FETCHED
+        and event.proxy is Proxy.GENERIC
+        and event.completion is Completion.SYNCHRONOUS
+    )
 
 
 def _is_store(event: Event) -> bool:

@@ -21,6 +21,7 @@ STORE = "st.global.u32 [%rd1+{offset}], %r6;"
 ARRIVE = "@%p1 mbarrier.arrive.shared::cta.b64 _, [%r10];"
 CLUSTER = wait("acquire.cluster")
 FENCE = "fence.acq_rel.gpu;"
+USE = "add.u32 %r7, %r5, %r7;"
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,42 @@ def test_stores_behind_the_barrier_are_in_flight_when_the_loop_comes_round() -> 
 
 
 def test_a_fence_is_split_into_flush_and_invalidate() -> None:
-    loop = only_loop(kernel(repeated(FENCE + SAME)))
-    assert loop.parts == {Part.FLUSH: 280, Part.INVALIDATE: 300}
+    loop = only_loop(kernel(repeated(FENCE + SAME + USE)))
+    # Without the miss it would find as much in flight: the 300 of one store.
+    assert loop.parts == {Part.FLUSH: 300, Part.INVALIDATE: 280}
+
+
+def test_a_load_that_nothing_uses_before_the_next_fence_is_fetched_while_that_waits() -> None:
+    (fence,) = priced(kernel(repeated(FENCE + SAME + STORE.format(offset=0)))).places
+    assert fence.forces == "1 load is fetched again while the next memory barrier waits"
+    assert fence.parts == {Part.FLUSH: 280 + 20}
+
+
+def test_the_second_of_two_fences_finds_nothing_in_flight() -> None:
+    budget = priced(kernel(repeated(STORE.format(offset=0) + SAME + USE + FENCE + FENCE)))
+    first, second = budget.places
+    assert first.waits_for == "1 store and loads from L2 since the last memory barrier"
+    assert second.waits_for == "0 stores since the last memory barrier"
+    assert first.parts == {Part.FLUSH: 280 + 20}
+    # In the measured loops the loads behind a fence are traffic at the next one.
+    assert second.parts == {Part.FLUSH: 280, Part.INVALIDATE: 300}
+
+
+@pytest.mark.parametrize(
+    ("before", "fetched"),
+    [
+        ("ld.relaxed.gpu.global.u32 %r5, [%rd1];" + USE, True),
+        ("ld.global.cg.u32 %r5, [%rd1];" + USE, True),
+        ("ld.shared.u32 %r5, [%r10];" + USE, False),
+        (FORWARD.format(step=128) + USE, True),
+        (SAME + USE, False),
+    ],
+)
+def test_loads_that_hit_are_no_traffic(before: str, fetched: bool) -> None:
+    body = before + "@%p1 mbarrier.arrive.release.cluster.shared::cta.b64 _, [%r10];"
+    (place,) = priced(kernel(repeated(body))).places
+    assert place.waits_for is not None
+    assert ("loads from L2" in place.waits_for) is fetched
 
 
 @pytest.mark.parametrize(
@@ -195,7 +230,7 @@ def test_ptx_and_sass_of_a_loop_cost_the_same() -> None:
     ptx = only_loop(of_file(MAILBOX))
     sass = only_loop(of_file(MAILBOX.with_suffix(".sm_90a.cubin")))
     assert ptx.cycles == sass.cycles
-    assert ptx.parts == sass.parts == {Part.INVALIDATE: 200, Part.BARRIER: 30, Part.FLUSH: 300}
+    assert ptx.parts == sass.parts == {Part.INVALIDATE: 200, Part.BARRIER: 30, Part.FLUSH: 320}
 
 
 def test_of_the_attempts_of_one_wait_in_sass_the_first_counts() -> None:

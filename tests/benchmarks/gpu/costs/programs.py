@@ -5,7 +5,10 @@ thread completes a phase of an mbarrier, every thread waits for it, executes the
 that stay in L1 (``loads``). What is loaded (zeros) is added to the next address, so no load can be left out.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
+from itertools import product
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 # Bytes between the lines of a thread's loads: more than the 1024 threads of 4 bytes that a CTA can have.
@@ -14,6 +17,12 @@ LOADED_BYTES = 16 * LINE
 STORED_BYTES = 16 * LINE
 CTA_BYTES = LOADED_BYTES + STORED_BYTES
 STORES = (0, 1, 2, 4, 8)  # the points of an axis of the table
+WARP = 32
+# The axes of the loops with work: cycles of its chain, and the threads and loads that they are measured at.
+CYCLES_OF_A_STEP = 4  # of a fused multiply-add that needs the one before
+WORK = (0, 24, 40, 56, 72, 96, 192, 384)
+WORKED_LOADS = (0, 1, 5)
+RING_THREADS = (32, 160, 320, 480)
 
 PLAIN_WAIT = """WAIT:
     mbarrier.try_wait.parity.shared::cta.b64 p, [bar], parity;
@@ -35,12 +44,20 @@ class Body:
     arrivals: str = "1"  # that complete a phase of the mbarrier
 
 
+class Beside(Enum):
+    """The loop in which an operation is measured beside work."""
+
+    SAME = "as without work"
+    RING = "in a ring"
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One row of the table: its loop and the loop that it is compared with.
 
     ``groups`` are the numbers of asynchronous groups in flight that the loop was built for; ``body`` and
-    ``base`` depend on it. ``cluster`` is the number of CTAs of a cluster.
+    ``base`` depend on it. ``cluster`` is the number of CTAs of a cluster; ``beside_work`` is the loop in
+    which it is measured beside work, if it is.
     """
 
     name: str
@@ -50,33 +67,157 @@ class Operation:
     base: Body = Body()
     loads: tuple[int, ...] = (0, 1, 2, 4, 8)
     stores: tuple[int, ...] = (0,)
-    threads: tuple[int, ...] = (32, 64, 128, 256, 512)
+    threads: tuple[int, ...] = (32, 64, 128, 208, 256, 512)
     groups: int = 0
     cluster: int = 1
     setup: str = ""
     teardown: str = ""
     declarations: tuple[str, ...] = field(default=())
+    beside_work: Beside | None = None
 
 
-def program(operation: Operation, body: Body, loads: int, stores: int) -> str:
-    """The PTX of one loop; the entry is ``loop(out, buffer, trips)``."""
-    cluster = "" if operation.cluster == 1 else f".explicitcluster .reqnctapercluster {operation.cluster}\n"
-    declarations = "\n".join(operation.declarations)
-    stored = "\n".join(f"    st.global.b32 [stored+{LINE * number}], trip;" for number in range(stores))
-    loaded = "\n".join(
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where an operation is measured; ``work`` is ``None`` in its own loop."""
+
+    threads: int
+    loads: int
+    stores: int = 0
+    work: int | None = None
+
+
+def points(operation: Operation) -> Iterator[Point]:
+    """Every point that an operation is measured at."""
+    for loads, stores, threads in product(operation.loads, operation.stores, operation.threads):
+        yield Point(threads, loads, stores)
+    if operation.beside_work is not None:
+        sizes = RING_THREADS if operation.beside_work is Beside.RING else operation.threads
+        for loads, work, threads in product(WORKED_LOADS, WORK, sizes):
+            yield Point(threads, loads, 0, work)
+
+
+def text_at(operation: Operation, body: Body, point: Point) -> str:
+    """The PTX of the loop of one point."""
+    if point.work is not None and operation.beside_work is Beside.RING:
+        return ring(body, point.loads, point.work)
+    return program(operation, body, point.loads, point.stores, point.work or 0)
+
+
+def launched(operation: Operation, point: Point) -> int:
+    """The threads of a CTA: those that the point is of, and in a ring the producer warp."""
+    in_ring = point.work is not None and operation.beside_work is Beside.RING
+    return point.threads + (WARP if in_ring else 0)
+
+
+def _chain(work: int) -> str:
+    return "    fma.rn.f32 value, value, value, value;\n" * (work // CYCLES_OF_A_STEP)
+
+
+def _loaded(body: Body, loads: int) -> str:
+    lines = [
         f"    {body.load} word, [loaded+{LINE * number}];\n    add.u32 sum, sum, word;"
         for number in range(loads)
+    ]
+    advance = "    cvt.u64.u32 wide, sum;\n    add.u64 loaded, loaded, wide;"
+    return "\n".join([*lines, advance] if loads else lines)
+
+
+_USED = "    cvt.rzi.u32.f32 r0, value;\n    and.b32 r0, r0, 1;\n    add.u32 sum, sum, r0;"
+
+
+def ring(body: Body, loads: int, work: int) -> str:
+    """The PTX of a ring of two stages: warp 0 fills them, all others wait, work and give them back."""
+    setup = """    sub.u32 r1, size, 32;
+    shr.u32 r1, r1, 5;
+    mov.u32 full, filled;
+    mov.u32 empty, emptied;
+    @lead mbarrier.init.shared::cta.b64 [full], 1;
+    @lead mbarrier.init.shared::cta.b64 [full+8], 1;
+    @lead mbarrier.init.shared::cta.b64 [empty], r1;
+    @lead mbarrier.init.shared::cta.b64 [empty+8], r1;"""
+    stage = """    and.b32 stage, trip, 1;
+    shl.b32 stage, stage, 3;
+    shr.u32 parity, trip, 1;
+    and.b32 parity, parity, 1;"""
+    again = """    add.u32 trip, trip, 1;
+    setp.lt.u32 more, trip, trips_left;"""
+    loop = f"""    setp.lt.u32 more, thread, 32;
+    @more bra PRODUCER;
+    and.b32 r2, thread, 31;
+    setp.eq.u32 lead, r2, 0;
+CONSUMER:
+{stage}
+    add.u32 bar, full, stage;
+{body.wait}
+{body.operation}
+{_loaded(body, loads)}
+{_chain(work)}
+    bar.warp.sync 0xffffffff;
+    add.u32 bar, empty, stage;
+    @lead mbarrier.arrive.shared::cta.b64 _, [bar];
+{again}
+    @more bra CONSUMER;
+    bra JOIN;
+PRODUCER:
+{stage}
+    xor.b32 parity, parity, 1;
+    add.u32 bar, empty, stage;
+{PLAIN_WAIT.replace("WAIT", "EMPTY")}
+    add.u32 bar, full, stage;
+    @lead mbarrier.arrive.shared::cta.b64 _, [bar];
+{again}
+    @more bra PRODUCER;
+JOIN:"""
+    declarations = (
+        ".reg .b32 full, empty, stage;",
+        ".shared .align 8 .b64 filled[2];",
+        ".shared .align 8 .b64 emptied[2];",
     )
-    advance = "    cvt.u64.u32 wide, sum;\n    add.u64 loaded, loaded, wide;" if loads else ""
+    return _framed(setup, loop, _USED, declarations)
+
+
+def program(operation: Operation, body: Body, loads: int, stores: int, work: int = 0) -> str:
+    """The PTX of one loop; the entry is ``loop(out, buffer, trips)``."""
+    stored = "\n".join(f"    st.global.b32 [stored+{LINE * number}], trip;" for number in range(stores))
+    setup = f"    @lead mbarrier.init.shared::cta.b64 [bar], {body.arrivals};"
+    loop = f"""LOOP:
+{body.meet}
+{stored}
+    {body.arrive}
+    and.b32 parity, trip, 1;
+{body.wait}
+{body.before}
+{body.operation}
+{_loaded(body, loads)}
+{_chain(work)}
+{body.after}
+    add.u32 trip, trip, 1;
+    setp.lt.u32 more, trip, trips_left;
+    @more bra LOOP;"""
+    teardown = operation.teardown + ("\n" + _USED if work else "")
+    return _framed(setup, loop, teardown, operation.declarations, operation.cluster, operation.setup)
+
+
+def _framed(
+    barriers: str,
+    loop: str,
+    teardown: str,
+    declarations: tuple[str, ...],
+    ctas: int = 1,
+    setup: str = "",
+) -> str:
+    cluster = "" if ctas == 1 else f".explicitcluster .reqnctapercluster {ctas}\n"
+    declared = "\n    ".join(declarations)
     return f"""{HEAD}
 .visible .entry loop(.param .u64 out, .param .u64 buffer, .param .u32 trips)
 {cluster}{{
     .reg .pred p, lead, more;
     .reg .b32 bar, thread, parity, trip, trips_left, sum, word, cta, staging, peer, size, r<8>;
+    .reg .f32 value;
     .reg .b64 result, loaded, stored, wide, begin, passed, global, state, copied, rd<8>;
     .shared .align 8 .b64 barrier;
     .shared .align 1024 .b8 memory[65536];
-    {declarations}
+    {declared}
     ld.param.u64 result, [out];
     ld.param.u64 global, [buffer];
     ld.param.u32 trips_left, [trips];
@@ -96,29 +237,17 @@ def program(operation: Operation, body: Body, loads: int, stores: int) -> str:
     mov.u32 staging, memory;
     mov.u32 trip, 0;
     mov.u32 sum, 0;
+    mov.f32 value, 0f3f800000;
     setp.eq.u32 lead, thread, 0;
-    @lead mbarrier.init.shared::cta.b64 [bar], {body.arrivals};
+{barriers}
     fence.mbarrier_init.release.cluster;
-{operation.setup}
+{setup}
     bar.sync 0;
     mov.u64 begin, %clock64;
-LOOP:
-{body.meet}
-{stored}
-    {body.arrive}
-    and.b32 parity, trip, 1;
-{body.wait}
-{body.before}
-{body.operation}
-{loaded}
-{advance}
-{body.after}
-    add.u32 trip, trip, 1;
-    setp.lt.u32 more, trip, trips_left;
-    @more bra LOOP;
+{loop}
     mov.u64 passed, %clock64;
     sub.u64 passed, passed, begin;
-{operation.teardown}
+{teardown}
     mul.wide.u32 wide, cta, size;
     cvt.u64.u32 rd0, thread;
     add.u64 wide, wide, rd0;
@@ -139,7 +268,8 @@ def _wait(modifiers: str) -> str:
 
 
 def _after_wait(name: str, instruction: str, meaning: str, stores: tuple[int, ...] = STORES) -> Operation:
-    return Operation(name, instruction, meaning, Body(operation=f"    {instruction};"), stores=stores)
+    body = Body(operation=f"    {instruction};")
+    return Operation(name, instruction, meaning, body, stores=stores, beside_work=Beside.SAME)
 
 
 FENCES = tuple(
@@ -169,6 +299,7 @@ WAITS = tuple(
         "instead of a wait at the default .acquire.cta, for a phase that completes at about the same time",
         Body(wait=_wait("." + modifiers)),
         stores=STORES,
+        beside_work=Beside.RING,
     )
     for modifiers in ("acquire.cluster", "relaxed.cluster", "relaxed.cta")
 )
@@ -197,6 +328,7 @@ ARRIVALS = tuple(
         _everybody_arrives(scope),
         base,
         stores=STORES,
+        beside_work=Beside.SAME,
     )
     for scope, instead, base in (
         ("cta", "by one", Body()),
@@ -209,6 +341,7 @@ CTA_BARRIER = Operation(
     "bar.sync 1",
     "a second barrier of all threads right behind the first",
     Body(operation="    bar.sync 1;"),
+    beside_work=Beside.SAME,
 )
 
 CLUSTER_BARRIERS = tuple(
@@ -222,6 +355,7 @@ CLUSTER_BARRIERS = tuple(
         ),
         stores=STORES,
         cluster=2,
+        beside_work=Beside.SAME,
     )
     for semantics in ("release", "relaxed")
 )
@@ -233,6 +367,7 @@ READS = (
         "instead of ld.relaxed.gpu.global.b32 of the same word",
         Body(operation="    ld.acquire.gpu.global.b32 r0, [global];\n    add.u32 sum, sum, r0;"),
         Body(operation="    ld.relaxed.gpu.global.b32 r0, [global];\n    add.u32 sum, sum, r0;"),
+        beside_work=Beside.SAME,
     ),
     Operation(
         "ld.relaxed.gpu",
@@ -242,6 +377,7 @@ READS = (
             operation="    ld.relaxed.gpu.global.b32 r0, [global];\n    add.u32 sum, sum, r0;\n"
             "    cvt.u64.u32 wide, sum;\n    add.u64 loaded, loaded, wide;"
         ),
+        beside_work=Beside.SAME,
     ),
     Operation(
         "red.release.gpu",

@@ -2,7 +2,8 @@
 
 ``python run.py --table sm_90.toml [--raw raw.json]`` measures every operation of :mod:`programs` on every
 multiprocessor at once (one CTA, or cluster, each), at each point of its grid, ``--repetitions`` times. A
-point is the cycles per iteration of the loop with the operation, less those of the loop without it.
+point is the cycles per iteration of the loop with the operation, less those of the loop without it; of a
+point with work, what that adds to the same without work.
 """
 
 import argparse
@@ -18,19 +19,19 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from itertools import groupby, product
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from cuda.bindings import driver
-from programs import CTA_BYTES, OPERATIONS, Operation, program
+from programs import CTA_BYTES, OPERATIONS, WORK, Operation, Point, launched, points, text_at
 
 SECONDS_PER_LAUNCH = 10
 
-Key = tuple[str, int, int, int, int]
+Key = tuple[str, int, Point]  # an operation by name, its groups, the point
 
 
 def check(answer: tuple[Any, ...]) -> Any:
@@ -136,9 +137,9 @@ def _await_end() -> None:
 
 def programs_of(operation: Operation) -> Iterator[str]:
     """Every text that an operation is measured with."""
-    for loads, stores in product(operation.loads, operation.stores):
+    for point in points(operation):
         for body in (operation.body, operation.base):
-            yield program(operation, body, loads, stores)
+            yield text_at(operation, body, point)
 
 
 def assemble_ahead(texts: list[str], gpu: Gpu) -> None:
@@ -147,19 +148,23 @@ def assemble_ahead(texts: list[str], gpu: Gpu) -> None:
         list(pool.map(lambda text: assembled(text, gpu.architecture), dict.fromkeys(texts)))
 
 
-def points(gpu: Gpu, operation: Operation, repetitions: int, trips: int) -> Iterator[tuple[Key, list[float]]]:
-    """Every point of an operation's grid with its differences, one a repetition."""
+def measured_at_points(
+    gpu: Gpu, operation: Operation, repetitions: int, trips: int
+) -> Iterator[tuple[Key, list[float]]]:
+    """Every point of an operation's grids with its differences, one a repetition."""
     ctas = gpu.multiprocessors // operation.cluster * operation.cluster
-    for loads, stores in product(operation.loads, operation.stores):
-        bodies = (operation.body, operation.base)
-        with_it, without = (load(program(operation, body, loads, stores), gpu) for body in bodies)
-        for threads in operation.threads:
-            pairs = []
-            for _ in range(repetitions + 1):
-                base = cycles(gpu, without, threads, ctas, trips)
-                pairs.append(cycles(gpu, with_it, threads, ctas, trips) - base)
-            # The first launch of each loads its code.
-            yield (operation.name, threads, loads, stores, operation.groups), pairs[1:]
+    functions: dict[str, Any] = {}
+    for point in points(operation):
+        texts = [text_at(operation, body, point) for body in (operation.body, operation.base)]
+        functions.update({text: load(text, gpu) for text in texts if text not in functions})
+        with_it, without = (functions[text] for text in texts)
+        threads = launched(operation, point)
+        pairs = []
+        for _ in range(repetitions + 1):
+            base = cycles(gpu, without, threads, ctas, trips)
+            pairs.append(cycles(gpu, with_it, threads, ctas, trips) - base)
+        # The first launch of each loads its code.
+        yield (operation.name, operation.groups, point), pairs[1:]
 
 
 def provenance(gpu: Gpu, options: argparse.Namespace) -> dict[str, str]:
@@ -185,17 +190,48 @@ def table(measured: dict[Key, list[float]], origin: dict[str, str]) -> str:
     lines = ["# Written by tests/benchmarks/gpu/costs/run.py; not edited by hand.", "", "[provenance]"]
     lines += [f"{key} = {json.dumps(value)}" for key, value in origin.items()]
     described = {operation.name: operation for operation in OPERATIONS}
-    for name, keys in groupby(sorted(measured), key=lambda key: key[0]):
+    for name, keys in groupby(sorted(measured, key=_place), key=lambda key: key[0]):
+        own = list(keys)
         lines += ["", f'[operation."{name}"]']
         lines += [f"instruction = {json.dumps(described[name].instruction)}"]
         lines += [f"meaning = {json.dumps(described[name].meaning)}"]
         lines += ["# threads, loads, stores, groups, cycles: median, lowest, highest", "points = ["]
-        for key in keys:
-            values = measured[key]
-            shown = (statistics.median(values), min(values), max(values))
-            lines.append(f"  [{', '.join(map(str, key[1:]))}, {', '.join(f'{one:.1f}' for one in shown)}],")
+        lines += [_row(key, measured[key]) for key in own if key[2].work is None]
         lines.append("]")
+        worked = [key for key in own if key[2].work is not None]
+        if worked:
+            lines += ["# threads, loads, work, cycles that the work adds: median, lowest, highest"]
+            lines += ["beside_work = [", *(_worked_row(key, measured) for key in worked), "]"]
     return "\n".join(lines) + "\n"
+
+
+def _place(key: Key) -> tuple[Any, ...]:
+    name, groups, point = key
+    return name, point.work is not None, point.threads, point.loads, point.stores, point.work, groups
+
+
+def _row(key: Key, values: list[float]) -> str:
+    _, groups, point = key
+    return _numbers((point.threads, point.loads, point.stores, groups), values)
+
+
+def _worked_row(key: Key, measured: dict[Key, list[float]]) -> str:
+    """What the work of a point changes: the differences of a repetition, less those of the least work."""
+    name, groups, point = key
+    least = measured[name, groups, replace(point, work=WORK[0])]
+    added = [one - before for one, before in zip(measured[key], least, strict=True)]
+    assert point.work is not None
+    return _numbers((point.threads, point.loads, point.work), added)
+
+
+def _numbers(point: tuple[int, ...], values: list[float]) -> str:
+    shown = (statistics.median(values), min(values), max(values))
+    return f"  [{', '.join(map(str, point))}, {', '.join(f'{one:.1f}' for one in shown)}],"
+
+
+def _raw(key: Key, values: list[float]) -> list[Any]:
+    name, groups, point = key
+    return [name, point.threads, point.loads, point.stores, groups, point.work, *values]
 
 
 def main() -> None:
@@ -212,11 +248,11 @@ def main() -> None:
     wanted = [operation for operation in OPERATIONS if options.only in operation.name]
     assemble_ahead([text for operation in wanted for text in programs_of(operation)], gpu)
     for operation in wanted:
-        measured.update(points(gpu, operation, options.repetitions, options.trips))
+        measured.update(measured_at_points(gpu, operation, options.repetitions, options.trips))
         print(f"{operation.name} (groups {operation.groups}): {len(measured)} points so far", flush=True)
         options.table.write_text(table(measured, provenance(gpu, options)))
     if options.raw:
-        options.raw.write_text(json.dumps([[*key, *values] for key, values in measured.items()]) + "\n")
+        options.raw.write_text(json.dumps([_raw(key, values) for key, values in measured.items()]) + "\n")
 
 
 if __name__ == "__main__":
