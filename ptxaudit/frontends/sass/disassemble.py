@@ -46,7 +46,7 @@ def parse_listing(output: bytes, file: str) -> tuple[Section, ...]:
             Section(f".text.{entry['function-name']}", int(entry["start"]), _instructions(entry))
             for entry in document[1]
         )
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ToolError(
             f"{file}: found output of nvdisasm that cannot be read ({error}), expected its JSON listing"
         ) from error
@@ -54,6 +54,8 @@ def parse_listing(output: bytes, file: str) -> tuple[Section, ...]:
 
 def _instructions(entry: dict[str, Any]) -> list[dict[str, Any]]:
     instructions: list[dict[str, Any]] = entry["sass-instructions"]
-    if any("opcode" not in instruction for instruction in instructions):
-        raise ValueError("an instruction without an opcode")
+    for one in instructions:
+        parts = one["opcode"], one.get("operands", ""), one.get("predicate", "")
+        if not (isinstance(parts[0], str) and isinstance(parts[1], str) and isinstance(parts[2], str)):
+            raise ValueError(f"an instruction of {parts}")
     return instructions
