@@ -90,7 +90,7 @@ class Recall:
                     return None
             names = {} if self._by_name else _names(images)
             return tuple(_renamed(one, names) for one in results)
-        except (pickle.UnpicklingError, TypeError, ValueError, LookupError, AttributeError, EOFError):
+        except Exception:  # whatever a content that is not ours brings about
             return None
 
     def prepared(self, task: Task) -> Task:
