@@ -1,5 +1,6 @@
 """The Python interface: ``ptxaudit.audit(kernels)``."""
 
+import datetime
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,17 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from ptxaudit.arch import parse_architecture
+from ptxaudit.engine.adoption import Decisions, decided
 from ptxaudit.engine.audit import AuditOptions
 from ptxaudit.engine.audit import audit as audit_images
+from ptxaudit.engine.baseline import read_baseline
 from ptxaudit.engine.image import Found, ImageKind, KernelImage, Place
 from ptxaudit.engine.launches import read_launches
 from ptxaudit.engine.registry import load_registry, select_rules
 from ptxaudit.engine.selection import Selection
+from ptxaudit.engine.settings import Settings, read_settings
 from ptxaudit.errors import PtxauditError, UsageError
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.metadata import triton_launch
 from ptxaudit.intake.sources import find_images
 from ptxaudit.intake.walk import Part, walk
+from ptxaudit.limits import in_force, limits
 from ptxaudit.rules.model import AuditReport
 
 _CODE_TYPES = {"cubin": ImageKind.CUBIN, "ptx": ImageKind.PTX}
@@ -35,6 +40,7 @@ def audit(
     strict: bool = False,
     jobs: int = 1,
     assemble: bool = True,
+    config: str | os.PathLike[str] | None = None,
 ) -> AuditReport:
     """Audit kernels and return the report.
 
@@ -42,6 +48,9 @@ def audit(
     Triton compiled, a ``cuda.core`` ``ObjectCode``, a kernel of the CuTe DSL compiled with
     ``CUTE_DSL_KEEP=ptx,cubin``, a :class:`KernelImage`, or several of these. The other arguments are those of
     ``ptxaudit audit``. An input that cannot be read is in the report's ``inputs`` with its ``error``.
+
+    ``config`` is a settings file, ``ptxaudit.toml`` or ``pyproject.toml``: its rules where none are selected,
+    its severities, thresholds, suppressions and baseline hold then. Without it no settings are looked for.
 
     Raises :class:`UsageError` for an object that holds no kernel and for wrong options, and
     :class:`PtxauditError` when a check failed, which is a fault of ptxaudit.
@@ -52,19 +61,27 @@ def audit(
         )
     except re.error as error:
         raise UsageError(f"kernel: found {kernel!r}, expected a regular expression ({error})") from error
+    settings = Settings() if config is None else read_settings(Path(config))
+    registry = load_registry()
+    settings.require_known(registry)
+    described = settings.launch if launch is None else Path(launch)
     options = AuditOptions(
-        rules=select_rules(load_registry(), select, ignore),
+        rules=select_rules(registry, select or settings.select, (*ignore, *settings.ignore)),
         kernel=selection.kernel,
         architecture=selection.architecture,
-        strict=strict,
+        strict=strict or settings.strict,
         jobs=jobs,
-        launches=() if launch is None else read_launches(Path(launch)),
+        launches=() if described is None else read_launches(described),
         assemble=assemble,
+        limits=limits().changed(settings.limits),
+        thresholds=settings.set_thresholds,
     )
-    run = audit_images(_images(kernels, WalkOptions(selection)), options)
+    with in_force(options.limits):
+        run = audit_images(_images(kernels, WalkOptions(selection)), options)
     if run.internal_errors:
         raise PtxauditError(run.internal_errors[0].message)
-    return run.report
+    baseline = None if settings.baseline is None else read_baseline(settings.baseline)
+    return decided(run.report, Decisions(settings, registry, baseline, datetime.date.today()))
 
 
 def _images(kernels: object, options: WalkOptions) -> Iterator[Found]:

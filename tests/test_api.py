@@ -122,6 +122,41 @@ def test_the_pytest_plugin_fails_a_test_with_the_findings_text(pytester: pytest.
     assert "Traceback" not in result.stdout.str()
 
 
+def test_the_pytest_plugin_goes_by_what_the_project_has_decided(pytester: pytest.Pytester) -> None:
+    text = "fail-on = 'note'\n[[suppress]]\nrule = '{}'\nreason = 'known'\n"
+    (pytester.path / "ptxaudit.toml").write_text(text.format(RULE))
+    (pytester.path / "other.toml").write_text("fail-on = 'never'")
+    pytester.makepyfile(
+        f"""
+        PTX = {str(PTX)!r}
+
+        def test_known(audit_kernels):
+            report = audit_kernels(PTX, select=[{RULE!r}])
+            assert [one.suppressed for one in report.findings] == ["known"]
+
+        def test_never(audit_kernels):
+            audit_kernels(PTX, select=[{RULE!r}], config="other.toml")
+
+        def test_by_hand(audit_kernels):
+            audit_kernels(PTX, select=[{RULE!r}], config="other.toml", fail_on="error")
+        """
+    )
+    installed = "ptxaudit" in {one.name for one in entry_points(group="pytest11")}
+    plugin = [] if installed else ["-p", "ptxaudit.integrations.pytest_plugin"]
+    result = pytester.runpytest_subprocess("-p", "no:xdist", *plugin)
+    result.assert_outcomes(failed=1, passed=2)
+
+
+def test_settings_hold_where_they_are_named(tmp_path: Path) -> None:
+    settings = tmp_path / "ptxaudit.toml"
+    settings.write_text(f"select = ['{RULE}']\n[severity]\n{RULE} = 'note'")
+    (finding,) = ptxaudit.audit(PTX, config=settings).findings
+    assert (finding.rule, finding.severity) == (RULE, "note")
+    settings.write_text("selct = []")
+    with pytest.raises(UsageError, match="selct"):
+        ptxaudit.audit(PTX, config=settings)
+
+
 def test_the_plugin_is_an_entry_point_of_pytest() -> None:
     text = (Path(__file__).parents[1] / "pyproject.toml").read_text()
     assert (
