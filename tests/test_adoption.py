@@ -1,6 +1,7 @@
 """Settings, suppressions and the baseline: what a project decides about its findings."""
 
 import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,18 @@ import pytest
 from audit_support import KERNEL, TINY, Run, report_of, run_cli
 from join_support import assembled_by
 
-from ptxaudit.engine.baseline import BaselineEntry, entry_of, match, read_baseline, render_baseline
+from ptxaudit.engine.baseline import (
+    BaselineEntry,
+    Unmet,
+    entry_of,
+    match,
+    read_baseline,
+    render_baseline,
+    why_unmet,
+)
 from ptxaudit.engine.comments import read_comments
 from ptxaudit.engine.settings import Settings, find_settings, read_settings
-from ptxaudit.rules.model import Category, CodePlace, Confidence, Finding, Severity
+from ptxaudit.rules.model import Category, CodePlace, Confidence, Finding, FunctionReport, Severity, Verdict
 from ptxaudit.source import Location, LocationKind
 
 FIRST, SECOND = "    bar.sync 0;\n    st.global", "    bar.sync 0;\n$done"
@@ -339,7 +348,7 @@ def finding(fingerprint: str, text: str, rule: str = "r", function: str = "f") -
 
 def test_an_entry_is_the_rule_the_function_and_the_bare_opcode(tmp_path: Path) -> None:
     one = finding("1", "@!P0 SYNCS.ARRIVE.TRANS64 RZ, [UR4+0x8], RZ")
-    assert entry_of(one) == BaselineEntry("1", "r", "f", "SYNCS")
+    assert entry_of(one) == BaselineEntry("1", "r", "f", "SYNCS", evidence="sass")
     path = tmp_path / "known.json"
     path.write_text(render_baseline([one]))
     assert read_baseline(path) == (entry_of(one),)
@@ -360,6 +369,62 @@ def test_another_finding_is_new(other: Finding) -> None:
     entry = BaselineEntry("1", "r", "f", "SYNCS")
     assert match([other], [entry]).known == frozenset()
     assert match([other], [entry]).gone == (entry,)
+
+
+def test_the_same_instruction_goes_before_the_same_fingerprint() -> None:
+    entries = (
+        BaselineEntry("1", "r", "f", "SYNCS", "mbarrier wait", "first"),
+        BaselineEntry("2", "r", "f", "SYNCS", "mbarrier wait", "second"),
+    )
+    # The first is mended, so that the second now counts as the first of its kind.
+    second = replace(finding("1", "SYNCS.Y"), operation="mbarrier wait", likeness="second")
+    assert match([second], entries).gone == entries[:1]
+
+
+def test_what_does_the_same_is_known_in_the_other_language_one_for_one() -> None:
+    entry = BaselineEntry("1", "r", "f", "SYNCS", "mbarrier wait", "of SASS", "sass")
+    in_ptx = [
+        replace(finding(name, "mbarrier.try_wait"), operation="mbarrier wait", likeness="of PTX")
+        for name in ("8", "9")
+    ]
+    assert match(in_ptx, [entry]).known == {0}
+
+
+def judged(evidence: str, verdict: Verdict, reasons: dict[str, str], by: str | None = None) -> FunctionReport:
+    decided_by = {} if by is None else {"r": by}
+    return FunctionReport(
+        "f", "f", "k", "sm_90a", evidence, {"r": verdict}, unknown_reasons=reasons, decided_by=decided_by
+    )
+
+
+@pytest.mark.parametrize(
+    ("functions", "reason"),
+    [
+        ((), Unmet.NOT_ASKED),
+        ((replace(judged("sass", Verdict.CLEAN, {}), verdicts={}),), Unmet.NOT_ASKED),
+        ((judged("sass", Verdict.CLEAN, {}),), Unmet.GONE),
+        ((judged("sass", Verdict.FINDING, {}),), Unmet.GONE),
+        ((judged("sass", Verdict.UNKNOWN, {"r": "why"}),), Unmet.UNDECIDED),
+        ((judged("sass", Verdict.FINDING, {"r": "the rest"}),), Unmet.UNDECIDED),
+        ((judged("ptx", Verdict.CLEAN, {}),), Unmet.OTHER_LANGUAGE),
+        ((judged("both", Verdict.CLEAN, {}, "ptx"),), Unmet.OTHER_LANGUAGE),
+        ((judged("both", Verdict.CLEAN, {}, "both"),), Unmet.GONE),
+        ((judged("ptx", Verdict.CLEAN, {}), judged("sass", Verdict.CLEAN, {})), Unmet.GONE),
+    ],
+)
+def test_an_entry_without_a_finding_is_gone_only_where_that_is_known(
+    functions: tuple[FunctionReport, ...], reason: Unmet
+) -> None:
+    entry = BaselineEntry("1", "r", "f", "SYNCS", evidence="sass")
+    assert why_unmet(entry, functions) is reason
+
+
+def test_reports_say_why_entries_met_no_finding(run: Run) -> None:
+    run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json")
+    run("audit", "kernel.ptx", "--select", "tiny-undecided", "--baseline", "known.json", "--json", "out.json")
+    assert report()["notices"] == [
+        "2 baseline entries met no finding: their kernels or their rules are not in this audit"
+    ]
 
 
 def test_suppressed_findings_stay_out_of_a_baseline(run: Run) -> None:

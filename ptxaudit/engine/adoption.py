@@ -1,11 +1,11 @@
 """What a project has decided about findings: severities, suppressions, the baseline. Applied to a report."""
 
 import datetime
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ptxaudit.engine.baseline import BaselineEntry, match
+from ptxaudit.engine.baseline import BaselineEntry, Unmet, match, why_unmet
 from ptxaudit.engine.comments import read_comments
 from ptxaudit.engine.findings import report_order
 from ptxaudit.engine.registry import Rule, require_rule
@@ -61,7 +61,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
             else finding
             for position, finding in enumerate(findings)
         ]
-        notices += _gone(len(matched.gone))
+        notices += _unmet(matched.gone, functions)
     notices += _unused((*settings.suppressions, *unmet), used, decisions.today)
     return replace(
         report,
@@ -78,11 +78,31 @@ def _changed_thresholds(report: AuditReport, decisions: Decisions) -> list[str]:
     return [f"{decisions.settings.path}: thresholds are set: {', '.join(said)}"] if said else []
 
 
-def _gone(number: int) -> list[str]:
-    if not number:
-        return []
-    entries = counted(number, "baseline entry", "baseline entries")
-    return [f"{entries} met no finding: {'it is' if number == 1 else 'they are'} gone"]
+def _unmet(entries: Iterable[BaselineEntry], functions: Iterable[FunctionReport]) -> Iterator[str]:
+    """A line on the entries of a baseline that met no finding, for each reason."""
+    named: dict[str, list[FunctionReport]] = defaultdict(list)
+    for function in functions:
+        named[function.name].append(function)
+    numbers = Counter(why_unmet(entry, named[entry.function]) for entry in entries)
+    for reason in Unmet:
+        if number := numbers[reason]:
+            one, several = _UNMET[reason]
+            told = one if number == 1 else several
+            yield f"{counted(number, 'baseline entry', 'baseline entries')} met no finding: {told}"
+
+
+_UNMET = {
+    Unmet.GONE: ("it is gone", "they are gone"),
+    Unmet.NOT_ASKED: (
+        "its kernel or its rule is not in this audit",
+        "their kernels or their rules are not in this audit",
+    ),
+    Unmet.UNDECIDED: ("its rule is undecided here", "their rules are undecided here"),
+    Unmet.OTHER_LANGUAGE: (
+        "it was found in the other one of PTX and SASS than decides its rule here",
+        "they were found in the other one of PTX and SASS than decides their rules here",
+    ),
+}
 
 
 def _is_ignored(rule: str, names: tuple[str, ...], kernels: Iterable[KernelSettings]) -> bool:

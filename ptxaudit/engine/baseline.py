@@ -1,20 +1,24 @@
 """The baseline: the findings that a project knows, so that only new ones count.
 
-A JSON file. A finding is known when an entry has its fingerprint, or, since compilers change small things,
-when an entry that no finding's fingerprint took has its rule, its function and its opcode without
-modifiers. Each entry stands for one finding.
+A JSON file. A finding is known when an entry has its rule, its function and its instruction but for registers
+and labels; else one that has its fingerprint; else, since compilers change small things, one with its opcode
+without modifiers, or one whose instruction does the same. Each entry stands for one finding, so that an
+instruction of which ptxas made copies that SASS alone does not tell to be one needs an entry for each.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from ptxaudit.engine.merge import BOTH
 from ptxaudit.errors import UsageError, system_reason
-from ptxaudit.rules.model import Finding
+from ptxaudit.rules.model import CodePlace, Finding, FunctionReport
 from ptxaudit.schema import schema_fault
+from ptxaudit.source import LocationKind
 
 _SCHEMA = {
     "type": "object",
@@ -33,6 +37,9 @@ _SCHEMA = {
                     "rule": {"type": "string"},
                     "function": {"type": "string"},
                     "opcode": {"type": "string"},
+                    "operation": {"type": "string"},
+                    "likeness": {"type": "string"},
+                    "evidence": {"enum": ["ptx", "sass"]},
                     "message": {"type": "string"},
                 },
             },
@@ -43,17 +50,27 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class BaselineEntry:
-    """One known finding."""
+    """One known finding; the last three are as a :class:`Finding` has them, empty in files of before.
+
+    ``evidence`` is the language that it was found in, ``ptx`` or ``sass``.
+    """
 
     fingerprint: str
     rule: str
     function: str
     opcode: str
+    operation: str = ""
+    likeness: str = ""
+    evidence: str = ""
 
-    @property
-    def likeness(self) -> tuple[str, str, str]:
-        """What stays the same when a kernel is compiled again with small changes."""
-        return self.rule, self.function, self.opcode
+
+class Unmet(StrEnum):
+    """Why an entry may have met no finding."""
+
+    GONE = "gone"
+    NOT_ASKED = "not asked"
+    UNDECIDED = "undecided"
+    OTHER_LANGUAGE = "other language"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +83,21 @@ class Matched:
 
 def entry_of(finding: Finding) -> BaselineEntry:
     """The entry that stands for a finding."""
-    return BaselineEntry(finding.fingerprint, finding.rule, finding.function, _opcode(finding.primary.text))
+    return BaselineEntry(
+        finding.fingerprint,
+        finding.rule,
+        finding.function,
+        _opcode(finding.primary.text),
+        finding.operation,
+        finding.likeness,
+        _language(finding.primary),
+    )
+
+
+def _language(place: CodePlace) -> str:
+    """The language of the code that a place is of; of a line of the source that of what it became."""
+    kinds = [one.location.kind for one in (place, *place.twins)]
+    return next((kind.value for kind in kinds if kind is not LocationKind.SOURCE), "")
 
 
 def _opcode(text: str) -> str:
@@ -75,27 +106,45 @@ def _opcode(text: str) -> str:
     return words[0].split(".")[0].rstrip(";") if words else ""
 
 
+_Key = tuple[str, ...] | None
+# By what a finding and an entry pair up, the surest first; ``None`` where that is not known.
+_TIERS: tuple[Callable[[BaselineEntry], _Key], ...] = (
+    lambda one: (one.rule, one.function, one.likeness) if one.likeness else None,
+    lambda one: (one.fingerprint,),
+    lambda one: (one.rule, one.function, one.opcode),
+    lambda one: (one.rule, one.function, one.operation) if one.operation else None,
+)
+
+
 def match(findings: Iterable[Finding], entries: Iterable[BaselineEntry]) -> Matched:
-    """Pair findings with entries, exactly first, then by likeness; one for one."""
-    left = list(entries)
+    """Pair findings with entries, the surest pairs first; one for one."""
+    left = dict(enumerate(entries))
+    waiting = {position: entry_of(finding) for position, finding in enumerate(findings)}
     known: set[int] = set()
-    waiting: list[tuple[int, BaselineEntry]] = []
-    by_fingerprint: dict[str, list[BaselineEntry]] = defaultdict(list)
-    for entry in left:
-        by_fingerprint[entry.fingerprint].append(entry)
-    for position, finding in enumerate(findings):
-        exact = by_fingerprint[finding.fingerprint]
-        if exact:
-            left.remove(exact.pop())
-            known.add(position)
-        else:
-            waiting.append((position, entry_of(finding)))
-    for position, wanted in waiting:
-        alike = next((entry for entry in left if entry.likeness == wanted.likeness), None)
-        if alike is not None:
-            left.remove(alike)
-            known.add(position)
-    return Matched(frozenset(known), tuple(left))
+    for tier in _TIERS:
+        offered: dict[_Key, list[int]] = defaultdict(list)
+        for number, entry in left.items():
+            offered[tier(entry)].append(number)
+        for position, wanted in list(waiting.items()):
+            key = tier(wanted)
+            if key is not None and offered[key]:
+                del left[offered[key].pop(0)], waiting[position]
+                known.add(position)
+    return Matched(frozenset(known), tuple(left.values()))
+
+
+def why_unmet(entry: BaselineEntry, functions: Iterable[FunctionReport]) -> Unmet:
+    """Why no finding met an entry, by what an audit says of the functions of its name.
+
+    It is gone where its rule was decided by the language that it was found in.
+    """
+    judged = [one for one in functions if entry.rule in one.verdicts]
+    if not judged:
+        return Unmet.NOT_ASKED
+    if any(entry.rule in one.unknown_reasons for one in judged):
+        return Unmet.UNDECIDED
+    by = {one.decided_by.get(entry.rule, one.evidence) for one in judged}
+    return Unmet.OTHER_LANGUAGE if entry.evidence and by.isdisjoint({entry.evidence, BOTH}) else Unmet.GONE
 
 
 def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
@@ -110,7 +159,15 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     if fault is not None:
         raise UsageError(f"--baseline {path}: {fault}")
     return tuple(
-        BaselineEntry(entry["fingerprint"], entry["rule"], entry["function"], entry["opcode"])
+        BaselineEntry(
+            entry["fingerprint"],
+            entry["rule"],
+            entry["function"],
+            entry["opcode"],
+            entry.get("operation", ""),
+            entry.get("likeness", ""),
+            entry.get("evidence", ""),
+        )
         for entry in document["findings"]
     )
 
@@ -129,5 +186,8 @@ def _document(finding: Finding) -> dict[str, Any]:
         "rule": entry.rule,
         "function": entry.function,
         "opcode": entry.opcode,
+        "operation": entry.operation,
+        "likeness": entry.likeness,
+        **({"evidence": entry.evidence} if entry.evidence else {}),
         "message": finding.message,
     }

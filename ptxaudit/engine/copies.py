@@ -3,7 +3,7 @@
 Copies are findings of one rule, equally severe, in one function whose instructions come from the same PTX
 instruction. Where the PTX is not at hand they come from the same line of the source, or, of pairs, no line is
 known, and all instructions that they are about are the same but for registers.
-The finding in front stands for all, so that its fingerprint is the one that it has always had.
+The finding in front stands for all.
 """
 
 import re

@@ -1,11 +1,21 @@
-"""Joins a check's violations with the rule's pattern to findings that hold no IR."""
+"""Joins a check's violations with the rule's pattern to findings that hold no IR.
+
+A finding is told from others of its rule and function by what its instruction does, in the words in which PTX
+and SASS are joined, and by its number among those that do the same. So it has the same fingerprint in either
+language, where both show it, and from one compiler to the next.
+"""
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.engine.registry import Rule, needs_of
+from ptxaudit.ir.events import Access, Event, GroupCommit, L1Invalidate, MemoryFlush
 from ptxaudit.ir.function import BasicBlock, Function, Language
 from ptxaudit.ir.instruction import Instruction
+from ptxaudit.ir.kinds import kind_of
 from ptxaudit.ir.operands import (
     Immediate,
     LabelReference,
@@ -17,6 +27,7 @@ from ptxaudit.ir.operands import (
     Symbol,
     Vector,
 )
+from ptxaudit.ir.traits import Trait, traits_of
 from ptxaudit.rules.model import CodePlace, Confidence, Finding, Severity, Violation
 from ptxaudit.rules.pattern import Pattern
 from ptxaudit.words import clipped
@@ -25,23 +36,30 @@ _SEVERITY_RANK = {severity: -severity.rank for severity in Severity}
 
 
 def build_findings(
-    pattern: Pattern, function: Function, input_name: str, violations: tuple[Violation, ...]
+    rule: Rule, analysis: FunctionAnalysis, input_name: str, violations: tuple[Violation, ...]
 ) -> Iterator[Finding]:
     """The findings of one rule in one function, in program order.
 
     Raises ``KeyError`` when a violation lacks a detail that the pattern's message asks for.
     """
-    ordinals: Counter[str] = Counter()
-    for violation in sorted(violations, key=lambda one: one.primary.index):
-        normalised = normalise(violation.primary)
-        fingerprint = _fingerprint(pattern.id, function.name, normalised, ordinals[normalised])
-        ordinals[normalised] += 1
-        yield _build(pattern, function, input_name, violation, fingerprint)
+    findings = (
+        _build(rule, analysis, input_name, violation)
+        for violation in sorted(violations, key=lambda one: one.primary.index)
+    )
+    return numbered(findings)
 
 
-def _build(
-    pattern: Pattern, function: Function, input_name: str, violation: Violation, fingerprint: str
-) -> Finding:
+def numbered(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings of one function with fingerprints by their number among those that are alike."""
+    ordinals: Counter[tuple[str, str]] = Counter()
+    for finding in findings:
+        alike = finding.rule, finding.operation
+        yield replace(finding, fingerprint=_fingerprint(finding, ordinals[alike]))
+        ordinals[alike] += 1
+
+
+def _build(rule: Rule, analysis: FunctionAnalysis, input_name: str, violation: Violation) -> Finding:
+    pattern, function = rule.pattern, analysis.function
     fields = {
         "function": function.demangled,
         "instruction": violation.primary.opcode,
@@ -56,7 +74,7 @@ def _build(
         input=input_name,
         message=" ".join(pattern.message.format_map(fields).split()),
         primary=_place("primary", violation.primary, None),
-        fingerprint=fingerprint,
+        fingerprint="",
         related=tuple(_place("related", one.instruction, one.note) for one in violation.related),
         evidence=violation.evidence,
         path=tuple(block_label(function, block) for block in violation.path),
@@ -64,7 +82,34 @@ def _build(
         cost=violation.cost or pattern.cost,
         witness=violation.witness,
         assumptions=violation.assumptions,
+        operation=_operation(rule, analysis, violation.primary),
+        likeness=_digest(normalise(violation.primary))[:12],
     )
+
+
+# One language has these in an instruction of their own, the other in that of another event.
+_APART_IN_ONE = L1Invalidate | MemoryFlush | GroupCommit
+
+
+def _operation(rule: Rule, analysis: FunctionAnalysis, instruction: Instruction) -> str:
+    """What an instruction does that the rule is about, else all that both languages show it to do."""
+    events = analysis.events[instruction.index]
+    about = next((found for need in needs_of(rule) or () if (found := _with_trait(events, need))), None)
+    if about is None:
+        about = [one for one in events if not isinstance(one, _APART_IN_ONE)] or list(events)
+    words = sorted({_word(event) for event in about} - {""})
+    return " and ".join(words) or "no synchronisation and no access"
+
+
+def _with_trait(events: Iterable[Event], trait: Trait) -> list[Event]:
+    return [event for event in events if trait in traits_of(event)]
+
+
+def _word(event: Event) -> str:
+    kind = kind_of(event)
+    if kind is not None and kind.family:
+        return kind.family
+    return str(event.kind) if isinstance(event, Access) else ""
 
 
 def _place(role: str, instruction: Instruction, note: str | None) -> CodePlace:
@@ -119,9 +164,12 @@ def _shape(operand: Operand) -> str:
             return text
 
 
-def _fingerprint(rule: str, function: str, normalised: str, ordinal: int) -> str:
-    joined = "\0".join((rule, function, normalised, str(ordinal)))
-    return hashlib.sha256(joined.encode()).hexdigest()[:20]
+def _fingerprint(finding: Finding, ordinal: int) -> str:
+    return _digest("\0".join((finding.rule, finding.function, finding.operation, str(ordinal))))[:20]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_strict_only(violation: Violation, pattern: Pattern) -> bool:

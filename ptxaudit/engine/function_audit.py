@@ -152,7 +152,7 @@ def _judged(
         outcome = _shown(rule, rule.judge(analysis, thresholds), strict)
         if outcome.violations and rule.pattern.category is Category.PERFORMANCE:
             outcome = Outcome.of(_priced(analysis, outcome.violations, thresholds), outcome.reason)
-        return outcome, list(build_findings(rule.pattern, audit.function, audit.input, outcome.violations))
+        return outcome, list(build_findings(rule, analysis, audit.input, outcome.violations))
     except Exception as error:
         message = internal_error(error)
         place = f"{audit.input}: {audit.function.name}: {rule.id}"

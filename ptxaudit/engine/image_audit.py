@@ -22,6 +22,7 @@ from ptxaudit.engine.counterpart import (
     given,
     lines_of,
 )
+from ptxaudit.engine.findings import numbered
 from ptxaudit.engine.function_audit import (
     FunctionAudit,
     InternalError,
@@ -460,13 +461,13 @@ def _result(audited: _ImageAudit, options: AuditOptions) -> ImageResult:
         joined = audited.joined.get(name)
         if joined is not None:
             functions.append(with_synchronisation(joined.report, audit) if options.count else joined.report)
-            findings.extend(without_copies(joined.findings))
+            findings.extend(numbered(without_copies(joined.findings)))
             continue
         alone = report_alone(audit)
         functions.append(with_synchronisation(alone, audit) if options.count else alone)
         twins = _alone_twins(audit, audited, options)
         _keep_code(audited, audit, options, sources=twins.sources)
-        findings.extend(without_copies(twins.decorated(one) for one in audit.findings))
+        findings.extend(numbered(without_copies(twins.decorated(one) for one in audit.findings)))
     if image.source is not None:
         findings = [source_first(one, image.source) for one in findings]
     texts = {audited.module.name: audited.module.text, **audited.listings}

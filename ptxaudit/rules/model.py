@@ -184,8 +184,10 @@ class Fix:
 class Finding:
     """What a reader gets. It cannot be built without a primary place.
 
-    ``fingerprint`` comes from rule, function, normalised instruction and ordinal, never from line
-    numbers. ``path`` are labels or positions of the blocks between the two places, for a person.
+    ``fingerprint`` comes from rule, function, ``operation`` and ordinal, never from line numbers.
+    ``operation`` says what the primary instruction does in words that PTX and SASS share, ``likeness`` is the
+    same for instructions that differ in registers and labels only. ``path`` are labels or positions of the
+    blocks between the two places, for a person.
     """
 
     rule: str
@@ -205,6 +207,8 @@ class Finding:
     witness: Witness | None = None
     assumptions: tuple[str, ...] = ()
     suppressed: str | None = None
+    operation: str = ""
+    likeness: str = ""
 
 
 @dataclass(frozen=True, slots=True)
