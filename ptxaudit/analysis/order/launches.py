@@ -31,7 +31,7 @@ _FULL_SAMPLES = (
 )
 # One with which long rings come round twice: only to see whether it hangs, since it takes long where not.
 _LONG_SAMPLE = Sample((8192,))
-# A sampled execution may have this part of the operations.
+# A sampled execution may have this part of the operations; so many that are cut short cost as much as one.
 _SAMPLED_SHARE = 5
 
 
@@ -83,6 +83,8 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     if unknown is None:
         return None
     first = unknown.best
+    if _is_endless(first):
+        return Start(first)
     settled = first.execution.complete or shows_something(first.execution)
     doubtful = first.longer if settled else first.execution
     if doubtful is None:
@@ -105,6 +107,16 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
     others = tuple(attempt for attempt in (first, *ended) if attempt is not best)
     # With other values warps may still wait for ever: the sample shows one launch, not all.
     return Start(best, hanging, bool(first.execution.stuck), others)
+
+
+def _is_endless(attempt: Attempt) -> bool:
+    """Whether an attempt used up its operations on a course that no parameter has a say in."""
+    execution = attempt.execution
+    return _is_cut_short(attempt) and not execution.decisions and is_resolved(execution)
+
+
+def _is_cut_short(attempt: Attempt) -> bool:
+    return attempt.execution.operations >= attempt.bounds.operations
 
 
 def confirming_launch(
@@ -143,12 +155,19 @@ def hanging_launch(
 
 
 def _full_samples(program: Program, operations: int, deadline: float) -> list[Attempt]:
-    """Launches with everything known that run to their end, each reaching what none before it did."""
+    """Launches with everything known that run to their end, each reaching what none before it did.
+
+    Where the first were all cut short, the kernel is taken to be endless.
+    """
     ended: list[Attempt] = []
     seen: set[int] = set()
+    cut_short = 0
     for sample in _FULL_SAMPLES:
         tries = _try_shapes(program, operations, sample, deadline)
         if tries is None or not tries.best.execution.complete:
+            cut_short += tries is not None and _is_cut_short(tries.best)
+            if not ended and cut_short == _SAMPLED_SHARE:
+                break
             continue
         places = reached(tries.best.execution).keys()
         if is_resolved(tries.best.execution) and not places <= seen:
