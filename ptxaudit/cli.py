@@ -67,6 +67,7 @@ from ptxaudit.options import (
     Shown,
     assemble_option,
     comparison_report_options,
+    complete_rules,
     functions_options,
     input_options,
     json_report_option,
@@ -514,7 +515,7 @@ def rules_command() -> None:
 
 
 @cli.command("explain")
-@click.argument("rule")
+@click.argument("rule", shell_complete=complete_rules)
 def explain_command(rule: str) -> None:
     """Explain one rule: what is wrong, why, the fix, its limits, an example of each kind."""
     from ptxaudit.engine.registry import load_registry, require_rule

@@ -93,6 +93,14 @@ def split_rules(values: tuple[str, ...]) -> list[str]:
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
+def rules_like(begun: str) -> list[str]:
+    """What a list of rules with commas that is ``begun`` can go on with: its last rule in full."""
+    from ptxaudit.rules.pattern import pattern_files
+
+    before, comma, last = begun.rpartition(",")
+    return [f"{before}{comma}{rule}" for rule in pattern_files() if rule.startswith(last)]
+
+
 def kernel_pattern(pattern: str | None) -> re.Pattern[str] | None:
     """The regular expression of ``--kernel``. Raises :class:`UsageError`."""
     if pattern is None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from ptxaudit.commands import rules_like
 from ptxaudit.errors import UsageError
 from ptxaudit.rules.model import Severity
 
@@ -50,6 +51,11 @@ def _no_dash(context: click.Context, parameter: click.Parameter, value: Path | N
     if value is not None and str(value) == "-":
         raise click.UsageError(f"{parameter.opts[0]}: found -, expected a file (/dev/stdout is one)")
     return value
+
+
+def complete_rules(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The rule ids that a shell offers for what is typed so far."""
+    return rules_like(incomplete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +154,20 @@ _functions_options = (
 scope_options = _group(
     "scope",
     Scope,
-    click.option("--select", multiple=True, metavar="RULE", help="Only these rules (repeat, or use commas)."),
-    click.option("--ignore", multiple=True, metavar="RULE", help="Not these rules (repeat, or use commas)."),
+    click.option(
+        "--select",
+        multiple=True,
+        metavar="RULE",
+        help="Only these rules (repeat, or use commas).",
+        shell_complete=complete_rules,
+    ),
+    click.option(
+        "--ignore",
+        multiple=True,
+        metavar="RULE",
+        help="Not these rules (repeat, or use commas).",
+        shell_complete=complete_rules,
+    ),
     *_functions_options,
     click.option("--strict", is_flag=True, help="Also report debatable notes of low confidence."),
 )

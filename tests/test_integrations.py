@@ -134,3 +134,29 @@ def test_the_gitlab_job_keeps_its_reports() -> None:
     job = yaml.safe_load((REPOSITORY / ".gitlab" / "audit.yml").read_text())["ptxaudit"]
     assert job["artifacts"]["reports"]["junit"] == "ptxaudit.xml"
     assert any("--junit ptxaudit.xml" in line for line in job["script"])
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("ptxaudit expl", ["plain,explain"]),
+        ("ptxaudit explain wgmma-s", ["plain,wgmma-stage-released-early", "plain,wgmma-serialized"]),
+        (
+            "ptxaudit audit --select divergent-barrier,tmem-d",
+            ["plain,divergent-barrier,tmem-dealloc-before-join"],
+        ),
+        ("ptxaudit diff --ignore zzz", []),
+    ],
+)
+def test_a_shell_completes_commands_and_rules(words: str, offered: list[str]) -> None:
+    environment = {
+        **os.environ,
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+        "_PTXAUDIT_COMPLETE": "bash_complete",
+    }
+    run = "import sys; sys.argv[0] = 'ptxaudit'; from ptxaudit.cli import cli; cli.main(prog_name='ptxaudit')"
+    done = subprocess.run(
+        [sys.executable, "-c", run], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.split() == offered
