@@ -12,7 +12,9 @@ from ptxaudit.engine.progress import Progress
 from ptxaudit.intake.extent import Extent
 from ptxaudit.printable import log_line
 
-_LONGEST_NAME = 60
+_LONGEST_NAME, _SHORTEST_NAME = 60, 14
+# The bar, numbers and times beside a name. Where all does not fit into a line, times would be cut off.
+_BESIDE = 66
 
 
 class _Rate(ProgressColumn):
@@ -35,14 +37,15 @@ def shown_progress(paths: Iterable[str]) -> Iterator[Progress]:
         _Rate(),
         TextColumn("{task.description}", markup=False),  # names in brackets are names
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("looking for kernels", total=None, images=0)
         extent = Extent(paths)
         bar.update(task, total=max(extent.total, 1))
         done = 0
 
         def started(name: str) -> None:
-            bar.update(task, description=_abridged(log_line(name)))
+            bar.update(task, description=abridged(log_line(name), console.width))
 
         def finished(name: str) -> None:
             nonlocal done
@@ -63,6 +66,7 @@ def rate(images: int, part: float, seconds: float) -> str:
     return f"{said}, about {left // 60}:{left % 60:02} left"
 
 
-def _abridged(name: str) -> str:
-    """The end of a long name, which tells images of one container apart."""
-    return name if len(name) <= _LONGEST_NAME else f"\N{HORIZONTAL ELLIPSIS}{name[1 - _LONGEST_NAME :]}"
+def abridged(name: str, width: int) -> str:
+    """The end of a long name, which tells images of one container apart, for a terminal of this width."""
+    longest = min(_LONGEST_NAME, max(_SHORTEST_NAME, width - _BESIDE))
+    return name if len(name) <= longest else f"\N{HORIZONTAL ELLIPSIS}{name[1 - longest :]}"

@@ -16,7 +16,7 @@ from audit_support import KERNEL, TINY, Run, report_of
 
 from ptxaudit.cli import cli
 from ptxaudit.intake.extent import Extent
-from ptxaudit.progress import rate
+from ptxaudit.progress import abridged, rate
 
 TOLD = ("--select", "tiny-rule,tiny-undecided")
 
@@ -366,6 +366,14 @@ def terminal(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]
         code = process.wait()
     os.close(master)
     return code, seen.decode()
+
+
+@pytest.mark.parametrize(("width", "longest"), [(40, 14), (80, 14), (100, 34), (300, 60)])
+def test_a_name_beside_the_progress_bar_leaves_room_for_times(width: int, longest: int) -> None:
+    shown = abridged("/very/long/way/" * 9 + "gemm.cubin", width)
+    assert len(shown) == longest
+    assert shown.endswith("gemm.cubin")
+    assert abridged("gemm.cubin", width) == "gemm.cubin"
 
 
 def test_a_terminal_has_colours_progress_and_every_line_once(tmp_path: Path) -> None:
