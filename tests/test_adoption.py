@@ -390,6 +390,14 @@ def test_what_does_the_same_is_known_in_the_other_language_one_for_one() -> None
     assert match(in_ptx, [entry]).known == {0}
 
 
+def test_another_instruction_of_the_same_rule_is_known_in_the_other_language_only() -> None:
+    entry = BaselineEntry("1", "r", "f", "SYNCS", "mbarrier arrive", "of SASS", "sass")
+    wait = replace(finding("8", "mbarrier.try_wait"), operation="mbarrier wait", likeness="of PTX")
+    place = replace(wait.primary, location=Location(LocationKind.PTX, "k.ptx", 3, 1))
+    assert match([replace(wait, primary=place)] * 2, [entry]).known == {0}
+    assert match([wait], [entry]).known == frozenset()
+
+
 def judged(evidence: str, verdict: Verdict, reasons: dict[str, str], by: str | None = None) -> FunctionReport:
     decided_by = {} if by is None else {"r": by}
     return FunctionReport(

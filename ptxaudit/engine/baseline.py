@@ -2,8 +2,9 @@
 
 A JSON file. A finding is known when an entry has its rule, its function and its instruction but for registers
 and labels; else one that has its fingerprint; else, since compilers change small things, one with its opcode
-without modifiers, or one whose instruction does the same. Each entry stands for one finding, so that an
-instruction of which ptxas made copies that SASS alone does not tell to be one needs an entry for each.
+without modifiers, or one whose instruction does the same; else one that was found in the other one of PTX and
+SASS, where a rule may name another instruction of the same defect. Each entry stands for one finding, so that
+an instruction of which ptxas made copies that SASS alone does not tell to be one needs an entry for each.
 """
 
 import json
@@ -107,12 +108,24 @@ def _opcode(text: str) -> str:
 
 
 _Key = tuple[str, ...] | None
-# By what a finding and an entry pair up, the surest first; ``None`` where that is not known.
-_TIERS: tuple[Callable[[BaselineEntry], _Key], ...] = (
-    lambda one: (one.rule, one.function, one.likeness) if one.likeness else None,
-    lambda one: (one.fingerprint,),
-    lambda one: (one.rule, one.function, one.opcode),
-    lambda one: (one.rule, one.function, one.operation) if one.operation else None,
+_Tier = Callable[[BaselineEntry], _Key]
+_OTHER = {"ptx": "sass", "sass": "ptx"}
+
+
+def _same(tier: _Tier) -> tuple[_Tier, _Tier]:
+    return tier, tier
+
+
+# By what an entry and what a finding pair up, the surest first; ``None`` where that is not known.
+_TIERS: tuple[tuple[_Tier, _Tier], ...] = (
+    _same(lambda one: (one.rule, one.function, one.likeness) if one.likeness else None),
+    _same(lambda one: (one.fingerprint,)),
+    _same(lambda one: (one.rule, one.function, one.opcode)),
+    _same(lambda one: (one.rule, one.function, one.operation) if one.operation else None),
+    (
+        lambda entry: (entry.rule, entry.function, _OTHER.get(entry.evidence, "")),
+        lambda found: (found.rule, found.function, found.evidence) if found.evidence else None,
+    ),
 )
 
 
@@ -121,12 +134,12 @@ def match(findings: Iterable[Finding], entries: Iterable[BaselineEntry]) -> Matc
     left = dict(enumerate(entries))
     waiting = {position: entry_of(finding) for position, finding in enumerate(findings)}
     known: set[int] = set()
-    for tier in _TIERS:
+    for of_entry, of_finding in _TIERS:
         offered: dict[_Key, list[int]] = defaultdict(list)
         for number, entry in left.items():
-            offered[tier(entry)].append(number)
+            offered[of_entry(entry)].append(number)
         for position, wanted in list(waiting.items()):
-            key = tier(wanted)
+            key = of_finding(wanted)
             if key is not None and offered[key]:
                 del left[offered[key].pop(0)], waiting[position]
                 known.add(position)
