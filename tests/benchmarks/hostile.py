@@ -20,6 +20,7 @@ import multiprocessing
 import os
 import random
 import resource
+import shutil
 import signal
 import sys
 import tempfile
@@ -288,14 +289,17 @@ class Bench:
         report = self.folder.parent / "report.json"
         report.unlink(missing_ok=True)
         before = sorted(self.folder.rglob("*"))
+        temporary = self.folder.parent / "temporary"
         seconds = SECONDS_PER_INPUT * (len(names) + 1)
         arguments = [*names, *self.whole, "--json", str(report), *options]
         ended = run(self.folder, arguments, seconds, self.surplus)
         found = Looked(code=ended.code, seconds=ended.seconds, memory=ended.memory)
         found.faults += _process_faults(ended, seconds)
-        left = list((self.folder.parent / "temporary").iterdir())
+        left = list(temporary.iterdir())
         if (left and ended.code is not None) or sorted(self.folder.rglob("*")) != before:
             found.faults.append(Fault("files left behind", ", ".join(map(str, left)) or "beside the inputs"))
+        for one in left:  # of a process that was killed
+            shutil.rmtree(one)
         if report.exists():
             document = json.loads(report.read_text())
             if "--list" in options:
@@ -456,23 +460,34 @@ def work(given: Work, log: Path) -> None:
 
 
 def _bench(scratch: Path, surplus: int) -> Bench:
-    """A folder with inputs that are whole: a PTX text, a cubin and both in a wheel."""
+    """A folder with inputs that are whole: a PTX text, a cubin and both in a wheel.
+
+    What is there twice is reported once, so none of them is what a seed holds, too.
+    """
     folder = scratch / "batch"
     (folder / "whole").mkdir(parents=True)
     (scratch / "temporary").mkdir()
     remark = b"// the whole one\n"
     members = {
         "exchange.ptx": remark + (FIXTURES / "join" / "exchange_narrow.ptx").read_bytes(),
-        "two_kernels.cubin": (FIXTURES / "containers" / "two_kernels.sm_90a.cubin").read_bytes(),
+        "two_kernels.cubin": _renamed("containers/two_kernels.sm_90a.cubin", (b"3add", b"5scale")),
     }
     contents = {
         "mailbox.ptx": remark + (FIXTURES / "cubin" / "mailbox.ptx").read_bytes(),
-        "dispatch.cubin": (FIXTURES / "cubin" / "dispatch.sm_90a.cubin").read_bytes(),
+        "dispatch.cubin": _renamed("cubin/dispatch.sm_90a.cubin", (b"dispatch",)),
         "both.whl": zipped(members),
     }
     for name, content in contents.items():
         (folder / "whole" / name).write_bytes(content)
     return Bench(folder, tuple(f"whole/{name}" for name in contents), surplus)
+
+
+def _renamed(fixture: str, names: tuple[bytes, ...]) -> bytes:
+    """A cubin with the last letter of its kernels' names in upper case."""
+    content = (FIXTURES / fixture).read_bytes()
+    for name in names:
+        content = content.replace(name, name[:-1] + name[-1:].upper())
+    return content
 
 
 def _single_out(
