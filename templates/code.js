@@ -231,17 +231,13 @@ const codeView = (() => {
   };
   const range = (cycles) => !cycles ? "not measured" : `${cycles[0] === cycles[1] ? cycles[0] : `${cycles[0]}–${cycles[1]}`} cycles`;
   const PARTS = { wait: "waits", barrier: "barriers", arrive: "arrivals", fence: "fences", flush: "flushes", invalidate: "invalidates" };
-  /* What cycles go to, the most first: as words, and as a bar. */
-  const shares = (spent) => {
-    const total = Object.values(spent.parts).reduce((sum, one) => sum + one, 0);
-    return Object.entries(spent.parts).map(([part, cycles]) => [part, total ? cycles / total : 0]).filter(([, share]) => share >= 0.005).sort((one, two) => two[1] - one[1]);
-  };
+  /* What cycles go to, the most first, in per cent: as words, and as a bar. */
   const spending = (spent, operations) => {
     const counts = Object.entries(operations).map(([name, number]) => `${number} × ${name}`).join(", ");
     if (!spent) return [make("span", { className: "muted", textContent: counts })];
     const bar = make("span", { className: "spending", title: counts });
-    for (const [part, share] of shares(spent)) { const piece = make("i", { className: part }); piece.style.width = `${(100 * share).toFixed(1)}%`; bar.append(piece); }
-    const words = shares(spent).map(([part, share]) => `${PARTS[part]} ${Math.round(100 * share)} %`).join(", ");
+    for (const [part, share] of spent.shares) { const piece = make("i", { className: part }); piece.style.width = `${share}%`; bar.append(piece); }
+    const words = spent.shares.map(([part, share]) => `${PARTS[part]} ${share} %`).join(", ");
     return [make("b", { textContent: `${spent.cycles[2].toLocaleString("en")} cycles` }), " ", bar, " ", make("span", { className: "muted", textContent: words })];
   };
   /* The budget of the language that runs: what a warp spends outside loops, and in an iteration of each. */
@@ -256,8 +252,8 @@ const codeView = (() => {
       const jump = make("button", { type: "button", className: "link", onclick: () => select({ language, line }, { centre: true }) }, `loop at ${side.blocks[header][0]}`);
       list.append(make("dt", {}, jump), make("dd", {}, ...spending(spent, operations), ...(spent ? [" an iteration"] : [])));
     }
-    if (Object.keys(budget.once[1]).length) list.append(make("dt", { textContent: "outside loops" }), make("dd", {}, ...spending(...budget.once)));
-    box.replaceChildren(make("summary", { textContent: `Synchronisation budget, ${known}` }), list, make("p", { className: "muted", textContent: `Rests on: ${budget.assumptions.join("; ")}.` }));
+    if (Object.keys(budget.once[1]).length) list.append(make("dt", { textContent: budget.once[2] ? `outside loops, ${budget.once[2]}` : "outside loops" }), make("dd", {}, ...spending(...budget.once)));
+    box.replaceChildren(make("summary", { textContent: `Synchronisation budget, ${known}` }), list, make("p", { className: "muted", textContent: `Rests on: ${budget.assumptions.join("; ")}.` }), make("p", { className: "muted", textContent: `${budget.legend.join(". ")}.` }));
   };
   const reveal = (language, line, centre = false) => {
     const pane = panes[language], top = model.sides[language].rowOf[line] * LINE;

@@ -68,3 +68,15 @@ def test_the_dump_has_no_roles(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     data = json.loads(printed(monkeypatch, capsys, "dump", "cost", str(RING), "--format", "json"))
     assert data["functions"][0]["name"] == "gemm_ring"
     assert data["functions"][0]["places"]
+
+
+def test_who_pays_is_named_and_the_words_are_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = printed(monkeypatch, capsys, "cost", str(RING), "--no-store")
+    assert "every iteration of an outer loop; by warps 4, 8" in text, "not all that execute the loop"
+    outside = next(line for line in text.splitlines() if "outside loops" in line)
+    assert "(warp" in outside
+    notes = [line for line in text.splitlines() if line.startswith("note: ")]
+    for word in ("range", "share", "besides", "likely critical"):
+        assert any(word in note for note in notes), word

@@ -6,6 +6,8 @@ those that take the edge of those that execute the block before; any other by th
 dominator. Direction: forward over the dominator tree, values backward (:mod:`ptxaudit.analysis.derivation`).
 A condition of which a value is not known, because it is loaded, a parameter or differs by pass, keeps all.
 
+A guarded exit inside a block takes away those threads for which its guard holds.
+
 Known limits: dimensions of the block beyond those stated; threads that left the kernel by a loop's exit.
 """
 
@@ -17,10 +19,10 @@ from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.definitions import Reaching
 from ptxaudit.analysis.derivation import Derivation, Result, TooMuch
 from ptxaudit.analysis.pollloops import branch_condition, poll_loops
-from ptxaudit.ir.events import Election, Transfer, TransferKind
+from ptxaudit.ir.events import Election, ends_thread
 from ptxaudit.ir.instruction import Guard
 from ptxaudit.ir.lanes import collapse_flags
-from ptxaudit.ir.operands import Register
+from ptxaudit.ir.operands import Immediate, Operand, Register
 from ptxaudit.ir.values import LANE_INDEX, LANES, Flags, Lanes, collapse
 
 
@@ -41,10 +43,26 @@ class Participants:
     def count(self, index: int) -> int:
         """The threads of a CTA that execute an instruction, at most."""
         instruction = self.analysis.function.instructions[index]
-        flags = self._of_block(self.analysis.function.block_of(index).id)
+        block = self.analysis.function.block_of(index)
+        flags = self._of_block(block.id) & self._stayed(block.id, index)
         if instruction.guard is not None:
             flags = flags & self._holds(instruction.guard, index)
         return int(np.count_nonzero(flags))
+
+    def number(self, operand: Operand, index: int) -> int | None:
+        """The value of an operand of an instruction where it is one known number for all warps."""
+        if isinstance(operand, Immediate):
+            return operand.value if isinstance(operand.value, int) else None
+        values: set[int] = set()
+        for warp in self._of_warps():
+            try:
+                value = warp.operand(operand, index)
+            except TooMuch:
+                return None
+            if not isinstance(value, int):
+                return None
+            values.add(value)
+        return values.pop() if len(values) == 1 else None
 
     @property
     def _threads(self) -> int:
@@ -61,7 +79,8 @@ class Participants:
         flags = np.ones(self._threads, dtype=np.bool_) if current is None else self._executing[current]
         for one in reversed(path):
             before = parents.get(one)
-            flags = flags if before is None else flags & self._along(before, one)
+            if before is not None:
+                flags = flags & self._stayed(before) & self._along(before, one)
             self._executing[one] = flags
         return flags
 
@@ -74,20 +93,30 @@ class Participants:
         successors = graph.blocks[before].successors
         if any(one != before and not graph.dominates(block, one) for one in graph.predecessors[block]):
             return everyone
-        if len(successors) == 1:
-            leaves = any(_ends_thread(event) for event in self.analysis.events[end])
-            return self._holds(branch.guard, end, True) if branch.guard is not None and leaves else everyone
         condition = branch_condition(branch)
         if len(successors) != 2 or condition is None:
             return everyone
         taken = block == successors[1]
         return self._holds(condition, end, not taken)
 
-    def _holds(self, guard: Guard, index: int, opposite: bool = False) -> Flags:
-        """The threads for which a guard may hold, or may not."""
+    def _stayed(self, block: int, end: int | None = None) -> Flags:
+        """The threads that no guarded exit of a block ends, up to an instruction or to the block's end."""
+        flags = np.ones(self._threads, dtype=np.bool_)
+        bounds = self.analysis.graph.blocks[block]
+        for index in range(bounds.start, bounds.end if end is None else end):
+            guard = self.analysis.function.instructions[index].guard
+            if guard is not None and ends_thread(self.analysis.events[index]):
+                flags = flags & self._holds(guard, index, True)
+        return flags
+
+    def _of_warps(self) -> "list[_OfWarp]":
         if not self._warps:
             self._warps = [_OfWarp(self.analysis, self.block, w) for w in range(-(-self._threads // LANES))]
-        found = [self._lanes(warp, guard, index, opposite) for warp in self._warps]
+        return self._warps
+
+    def _holds(self, guard: Guard, index: int, opposite: bool = False) -> Flags:
+        """The threads for which a guard may hold, or may not."""
+        found = [self._lanes(warp, guard, index, opposite) for warp in self._of_warps()]
         return np.concatenate(found)[: self._threads]
 
     def _lanes(self, warp: "_OfWarp", guard: Guard, index: int, opposite: bool) -> Flags:
@@ -144,7 +173,3 @@ class _OfWarp(Derivation):
 
 def _elects(event: object, name: str) -> bool:
     return isinstance(event, Election) and event.predicate == Register(name)
-
-
-def _ends_thread(event: object) -> bool:
-    return isinstance(event, Transfer) and event.kind in (TransferKind.EXIT, TransferKind.RETURN)

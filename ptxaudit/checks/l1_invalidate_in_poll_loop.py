@@ -1,9 +1,8 @@
 """L1 invalidates that polling causes: at every attempt, or once per successful wait.
 
-A warning where it runs at every attempt, for all warps of the SM lose their lines as long as the poll goes
-on, and where enough loads that can hit L1 follow in a loop around the poll. A note where it runs once per
-successful wait and none follow, or the poll stands in no loop and so is executed once. A form that
-invalidates less is proposed where the order engine finds it as well ordered.
+A warning where enough loads that can hit L1 follow in a loop around the poll. A note where none follow, for
+an invalidate costs nothing by itself, or where the poll stands in no loop and so is executed once. A form
+that invalidates less is proposed where the order engine finds it as well ordered.
 """
 
 from dataclasses import replace
@@ -100,8 +99,7 @@ _RESTRICTED_CODE = f"""wait:
 def _violation(
     analysis: FunctionAnalysis, one: Invalidation, cheaper: "Judged", warning_loads: float
 ) -> Violation:
-    every_attempt = one.frequency is Frequency.EVERY_ATTEMPT
-    costs = every_attempt or (one.enclosing is not None and len(one.loads) >= warning_loads)
+    costs = one.enclosing is not None and len(one.loads) >= warning_loads
     follows = one.loads[:_SHOWN_LOADS]
     related = [Related(load, "can hit L1 and follows") for load in follows]
     related += [Related(copy, "the first attempt, apart from the loop") for copy in one.copies]

@@ -13,7 +13,7 @@ out one of several invalidates in a loop saves nothing where another one empties
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.polling import Frequency, first_attempts, invalidations, runs_at_failures
@@ -22,14 +22,16 @@ from ptxaudit.arch import MOST_THREADS_PER_CTA, Architecture
 from ptxaudit.cost.circumstances import LINE_BYTES, Loads, Surroundings, Traffic
 from ptxaudit.cost.operations import Operation, Term, operations
 from ptxaudit.cost.paths import Region, cheapest, dearest, iteration, whole
-from ptxaudit.cost.payers import Acting, Payer, executed_roles, executing, payers, verdict
+from ptxaudit.cost.payers import Acting, Payer, executed_roles, executing, payers, paying, verdict
 from ptxaudit.cost.table import Circumstances, Estimate, Provenance, table_for
 from ptxaudit.ir.cfg import Loop
 from ptxaudit.ir.events import Access, CtaBarrier, GroupCommit, GroupWait, MbarrierWait, Scope
 from ptxaudit.ir.launch import Launch
-from ptxaudit.ir.operands import Immediate
 from ptxaudit.rules.budget import Budget, Cycles, Executions, LoopCost, Part, PlaceCost, summed
 from ptxaudit.words import counted
+
+if TYPE_CHECKING:
+    from ptxaudit.analysis.participants import Participants
 
 _USUAL_BLOCK = (128, 1, 1)
 # Measured as what all threads of a CTA add to one of them.
@@ -72,21 +74,37 @@ class _Setting:
         """The threads that execute an operation; those of the CTA where one thread was measured in it."""
         if isinstance(operation.event, GroupWait | GroupCommit | Access):
             return self.threads
+        return self._participants.count(operation.index) or self.threads
+
+    def arriving(self, operation: Operation) -> int | None:
+        """The threads that a CTA barrier is for: as many as it says, or all; ``None`` where its number is not
+        known, and for other operations."""
+        event = operation.event
+        if not isinstance(event, CtaBarrier):
+            return None
+        if event.threads is None:
+            return self.threads
+        number = self._participants.number(event.threads, operation.index)
+        return number if number is not None and 0 < number <= MOST_THREADS_PER_CTA else None
+
+    @property
+    def _participants(self) -> "Participants":
         # It knows the values of registers, which takes a library that few audits need.
         from ptxaudit.analysis.participants import participants
 
-        return participants(self.analysis, self.block).count(operation.index) or self.threads
+        return participants(self.analysis, self.block)
 
 
 @dataclass(frozen=True, slots=True)
 class _Price:
-    """Cycles of one operation, what they go to, whether a measurement had to be extended for them, and those
-    by which it is dearer than its plain form."""
+    """Cycles of one operation, what they go to, whether a measurement had to be extended for them, those by
+    which it is dearer than its plain form, and the measured operation that they are of."""
 
     cycles: Cycles
     parts: Mapping[Part, float]
     extrapolated: bool = False
     added: Cycles | None = None
+    priced_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +157,7 @@ def budget_by(
     loops.sort(key=lambda one: (one.depth, one.header))
     by_header = {one.header: one for one in loops}
     once = [one for one in placed if one.place.loop is None]
-    way = _way(setting, whole(analysis.graph), once) if once and table is not None else None
+    way = _dearest_way(setting, whole(analysis.graph), once) if once and table is not None else None
     return Budget(
         places=tuple(_shared(one.place, by_header) for one in placed),
         loops=tuple(loops),
@@ -148,6 +166,7 @@ def budget_by(
         device=None if table is None else table.provenance.device,
         once=None if way is None else way.cycles,
         once_parts={} if way is None else way.parts,
+        once_roles=() if way is None else way.roles,
         assumptions=tuple(_assumptions(setting, placed, loops, stated)),
     )
 
@@ -182,8 +201,8 @@ def _placed(setting: _Setting, operation: Operation) -> _Placed:
     first = min(same, default=operation.index)
     loads = setting.surroundings.loads_behind(operation, same, loop)
     traffic = setting.surroundings.traffic_before(operation, loop)
-    roles = executing(setting.payers, block)
-    threads = _arriving(operation) or setting.executing(operation)
+    roles = paying(setting.payers, operation.instructions, block)
+    threads = setting.arriving(operation) or setting.executing(operation)
     pays = first == operation.index
     price = _price(setting, operation, threads, loads, traffic, loop) if pays else None
     instruction = analysis.function.instructions[operation.index]
@@ -206,17 +225,9 @@ def _placed(setting: _Setting, operation: Operation) -> _Placed:
         parts={} if shown is None else shown.parts,
         extrapolated=shown is not None and shown.extrapolated,
         counted_at=None if pays else first,
+        priced_as=None if shown is None else shown.priced_as,
     )
     return _Placed(place, price, loads, traffic)
-
-
-def _arriving(operation: Operation) -> int | None:
-    """The threads that a CTA barrier says it is for."""
-    match operation.event:
-        case CtaBarrier(threads=Immediate(int(threads))) if threads > 0:
-            return threads
-        case _:
-            return None
 
 
 def _executions(analysis: FunctionAnalysis, operation: Operation, loop: Loop | None) -> Executions:
@@ -263,11 +274,15 @@ def _ranked(placed: list[_Placed]) -> list[_Placed]:
 
 
 def _shared(place: PlaceCost, loops: Mapping[int, LoopCost]) -> PlaceCost:
-    """A place with its share of what its loop spends."""
+    """A place with its share of what its loop spends, where it is part of that."""
     loop = None if place.loop is None else loops.get(place.loop)
     if loop is None or loop.cycles is None or place.cycles is None or loop.cycles.estimate <= 0:
         return place
-    return replace(place, share=min(1.0, place.cycles.estimate / loop.cycles.estimate))
+    return (
+        replace(place, share=place.cycles.estimate / loop.cycles.estimate)
+        if place.index in loop.on_way
+        else place
+    )
 
 
 # Prices ----------------------------------------------------------------------------------------------
@@ -285,6 +300,7 @@ def _price(
     parts: dict[Part, float] = {}
     extrapolated = False
     added: Cycles | None = None
+    named: str | None = None
     groups = setting.surroundings.groups_waited_for(operation)
     work = setting.surroundings.work_beside(operation, loads, loop, threads)
     there = Circumstances(threads, 0, traffic.stores, groups, work)
@@ -293,9 +309,11 @@ def _price(
             continue
         first = term is operation.terms[0]
         missing = loads if operation.invalidates and first else Loads()
-        one = _term(_Measure(setting.ranking, term, there, _flushed(operation, traffic)), missing)
+        measure = _Measure(setting.ranking, term, there, _flushed(operation, traffic))
+        one = _term(measure, missing)
         if one is None and first:
             return None
+        named = measure.matched if first else named
         if one is None:
             continue
         cycles += one.cycles
@@ -304,7 +322,7 @@ def _price(
         parts = summed((parts, one.parts))
         extrapolated = extrapolated or one.extrapolated
     shown = {part: value for part, value in parts.items() if value > 0}
-    return _Price(_floored(cycles), shown, extrapolated, None if added is None else _floored(added))
+    return _Price(_floored(cycles), shown, extrapolated, None if added is None else _floored(added), named)
 
 
 def _floored(cycles: Cycles) -> Cycles:
@@ -329,8 +347,12 @@ class _Measure:
         """What was measured of the first name that the table knows."""
         work = self.there.work if work is None else work
         circumstances = replace(self.there, loads=loads, stores=stores, work=work)
-        known = (self.table.estimate(name, circumstances) for name in self.term.names)
-        return next((one for one in known if one is not None), None)
+        return None if self.matched is None else self.table.estimate(self.matched, circumstances)
+
+    @property
+    def matched(self) -> str | None:
+        """The first name of the term that the table knows."""
+        return next((n for n in self.term.names if self.table.estimate(n, self.there) is not None), None)
 
     def whole(self, loads: int, traffic: Traffic | None) -> Estimate | None:
         """The cost where ``loads`` miss behind it. In the measured loops the loads behind a memory barrier
@@ -375,11 +397,29 @@ def _term(measure: _Measure, loads: Loads) -> _Price | None:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """What the dearest way through a region spends, and the instructions on it."""
+    """What the dearest way through a region spends, the places and the number of instructions on it, and the
+    roles that it is of, none where roles are not known."""
 
     cycles: Cycles
     parts: Mapping[Part, float]
     instructions: int
+    places: tuple[int, ...]
+    roles: tuple[str, ...] = ()
+
+
+def _dearest_way(setting: _Setting, region: Region, own: Sequence[_Placed]) -> _Way:
+    """The dearest way of the role that it costs most: no warp pays for what another one executes."""
+    paying_here = {name for one in own for name in one.place.roles}
+    names = [payer.name for payer in setting.payers if payer.name in paying_here]
+    if not names:
+        return _way(setting, region, own)
+    ways = {
+        name: _way(setting, region, [o for o in own if not o.place.roles or name in o.place.roles])
+        for name in names
+    }
+    dearest_one = max(ways.values(), key=lambda way: way.cycles.estimate)
+    alike = (name for name, way in ways.items() if way.cycles.estimate == dearest_one.cycles.estimate)
+    return replace(dearest_one, roles=tuple(alike))
 
 
 def _way(setting: _Setting, region: Region, own: Iterable[_Placed]) -> _Way:
@@ -401,13 +441,16 @@ def _way(setting: _Setting, region: Region, own: Iterable[_Placed]) -> _Way:
         sum(spent[block].low for block in least if block in spent),
         sum(spent[block].high for block in most if block in spent),
     )
-    parts = summed(place.parts for block in way for place in at.get(block, ()))
-    return _Way(cycles, parts, sum(graph.blocks[block].end - graph.blocks[block].start for block in way))
+    passed = [place for block in way for place in at.get(block, ())]
+    instructions = sum(graph.blocks[block].end - graph.blocks[block].start for block in way)
+    return _Way(
+        cycles, summed(place.parts for place in passed), instructions, tuple(place.index for place in passed)
+    )
 
 
 def _loop(setting: _Setting, loop: Loop, placed: Iterable[_Placed]) -> LoopCost:
     own = [one for one in placed if one.place.loop == loop.header]
-    way = _way(setting, iteration(loop), own)
+    way = _dearest_way(setting, iteration(loop), own)
     header = setting.analysis.graph.blocks[loop.header]
     roles = executing(setting.payers, loop.header)
     return LoopCost(
@@ -421,6 +464,7 @@ def _loop(setting: _Setting, loop: Loop, placed: Iterable[_Placed]) -> LoopCost:
         parts=way.parts,
         roles=tuple(role.name for role in roles),
         critical=verdict(roles) if roles else None,
+        on_way=way.places,
     )
 
 

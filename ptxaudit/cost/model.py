@@ -17,6 +17,9 @@ from ptxaudit.rules.model import Cost, Severity, Violation
 from ptxaudit.rules.thresholds import LEAST_CYCLES, LEAST_SHARE, WARNING_CYCLES, Thresholds
 from ptxaudit.words import counted
 
+# A saving is stated as such where at least this share of it rests on nothing that is not known.
+_CERTAIN_SHARE = 0.25
+
 
 def priced(
     analysis: FunctionAnalysis, violations: tuple[Violation, ...], thresholds: Thresholds
@@ -92,7 +95,7 @@ def _alike(now: Budget, place: PlaceCost, violation: Violation) -> int:
 def _measured(now: Budget, place: PlaceCost) -> str:
     if place.cycles is not None:
         beyond = ", in circumstances beyond those measured" if place.extrapolated else ""
-        return f"Priced as {place.operation}, by measurements on an {now.device}{beyond}."
+        return f"Priced as {place.priced_as or place.operation}, by measurements on an {now.device}{beyond}."
     known = f"; by what it costs on {RANKED_BY.name} it ranks"
     rank = "" if place.rank is None else f"{known} {_ordinal(place.rank)} here"
     return f"{place.operation} was not measured on this architecture{rank}."
@@ -117,12 +120,14 @@ def _saving(analysis: FunctionAnalysis, now: Budget, place: PlaceCost, violation
     before, after = _around_place(now, place), _around_place(then, place)
     if before is None or after is None:
         return []
-    saved = round(before.estimate - after.estimate)
+    saved, least = round(before.estimate - after.estimate), round(before.low - after.low)
     where = "an iteration" if place.loop is not None else "each time"
     if saved <= 0:
         return ["The cheaper form saves nothing that was measured."]
+    # What rests on what is not known, such as loads that perhaps hit, is no more than possible.
+    about = "about" if least >= _CERTAIN_SHARE * saved else "at most about"
     share = f", {saved / before.estimate:.0%} of the loop's synchronisation" if place.loop is not None else ""
-    return [f"The cheaper form saves about {counted(saved, 'cycle')} {where}{share}."]
+    return [f"The cheaper form saves {about} {counted(saved, 'cycle')} {where}{share}."]
 
 
 def _around_place(one: Budget, place: PlaceCost) -> Cycles | None:

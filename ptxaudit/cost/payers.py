@@ -15,21 +15,25 @@ _PRODUCTS = ("wgmma issue", "tcgen05.mma")
 
 @dataclass(frozen=True, slots=True)
 class Payer:
-    """A role by name: the blocks that it executes, whether it is likely on the critical path."""
+    """A role by name: the blocks that it executes, the synchronisations in them that it was seen to execute,
+    whether it is likely on the critical path."""
 
     name: str
     blocks: frozenset[int]
     critical: bool | None
+    instructions: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """A role of one CTA: what it does, by kind with the number of places, and the blocks that it executes."""
+    """A role of one CTA: what it does, by kind with the number of places, the blocks that it executes, and
+    the instructions that it was seen to execute, as far as executions look at them."""
 
     name: str
     cta: int
     activities: Sequence[tuple[str, int]]
     blocks: Sequence[int]
+    instructions: frozenset[int] = frozenset()
 
 
 def payers(roles: Sequence[Acting]) -> tuple[Payer, ...]:
@@ -39,12 +43,13 @@ def payers(roles: Sequence[Acting]) -> tuple[Payer, ...]:
     for role in roles:
         alone = sum(other.cta == role.cta for other in roles) == 1
         critical = True if alone or _multiplies(role) else (False if multiplies else None)
-        blocks = frozenset(role.blocks)
+        blocks, instructions = frozenset(role.blocks), role.instructions
         known = found.get(role.name)
         if known is not None:
             blocks |= known.blocks
+            instructions |= known.instructions
             critical = known.critical or critical
-        found[role.name] = Payer(role.name, blocks, critical)
+        found[role.name] = Payer(role.name, blocks, critical, instructions)
     return tuple(found.values())
 
 
@@ -53,12 +58,17 @@ def executed_roles(analysis: FunctionAnalysis) -> tuple[Acting, ...]:
     if analysis.known("order") is None:
         return ()
     # Where no rule asked, the order engine need not even be loaded.
-    from ptxaudit.analysis.order.explore import order_of
-    from ptxaudit.analysis.order.roles import executed_blocks, roles_of
+    from ptxaudit.analysis.order.roles import executed_blocks, roles_in
 
     return tuple(
-        Acting(role.name, role.cta, role.activities, executed_blocks(analysis.graph, role.instructions))
-        for role in roles_of(order_of(analysis))
+        Acting(
+            role.name,
+            role.cta,
+            role.activities,
+            executed_blocks(analysis, role.instructions),
+            role.instructions,
+        )
+        for role in roles_in(analysis)
     )
 
 
@@ -75,3 +85,10 @@ def verdict(several: Iterable[Payer]) -> bool | None:
 def executing(known: tuple[Payer, ...], block: int) -> tuple[Payer, ...]:
     """The roles that execute a block."""
     return tuple(one for one in known if block in one.blocks)
+
+
+def paying(known: tuple[Payer, ...], instructions: Iterable[int], block: int) -> tuple[Payer, ...]:
+    """The roles that execute a synchronisation: those that were seen to, or those that execute its block."""
+    seen = frozenset(instructions)
+    exactly = tuple(one for one in known if not one.instructions.isdisjoint(seen))
+    return exactly or executing(known, block)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.join import Join, synchronisation
 from ptxaudit.analysis.pollloops import poll_loops
-from ptxaudit.cost.budget import budget_for
+from ptxaudit.cost.budget import budget, budget_for
 from ptxaudit.cost.payers import Acting
 from ptxaudit.engine.findings import block_label, shown_text
 from ptxaudit.engine.sources import found_name, source_window
@@ -59,6 +59,16 @@ class _Sources:
         return {file: dict(sorted(lines.items())) for file, lines in texts.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A role, the analysis whose executions show it, and for each language the instructions that it was seen
+    to execute."""
+
+    role: CodeRole
+    own: FunctionAnalysis
+    instructions: Mapping[str, frozenset[int]]
+
+
 def function_code(
     first: FunctionAnalysis,
     second: FunctionAnalysis | None,
@@ -75,8 +85,8 @@ def function_code(
         return None
     sources = _Sources()
     analyses = _languages(first, second, join)
-    roles = tuple(_roles(analyses, join))
-    texts = tuple(_text(one, _budget(one, roles), sources, sass_sources, split) for one in analyses)
+    seen = tuple(_roles(analyses, join))
+    texts = tuple(_text(one, _budget(one, seen), sources, sass_sources, split) for one in analyses)
     pairs = None if join is None or len(texts) == 1 else _pairs(join)
     function = first.function
     return FunctionCode(
@@ -84,7 +94,7 @@ def function_code(
         demangled=function.demangled,
         texts=texts,
         pairs=pairs,
-        roles=roles,
+        roles=tuple(one.role for one in seen),
         sources=tuple(sources.lines),
         source_texts=sources.texts(),
     )
@@ -104,9 +114,20 @@ def _languages(
     return sorted(analyses, key=lambda one: one.function.language is Language.SASS)
 
 
-def _budget(analysis: FunctionAnalysis, roles: Sequence[CodeRole]) -> Budget:
+def _budget(analysis: FunctionAnalysis, roles: Sequence[_Seen]) -> Budget:
+    if all(one.own is analysis for one in roles):
+        return budget(analysis)
     language = analysis.function.language.value
-    acting = [Acting(role.name, role.cta, role.activities, role.blocks[language]) for role in roles]
+    acting = [
+        Acting(
+            one.role.name,
+            one.role.cta,
+            one.role.activities,
+            one.role.blocks[language],
+            one.instructions[language],
+        )
+        for one in roles
+    ]
     return analysis.memo("budget for a report", lambda: budget_for(analysis, acting))
 
 
@@ -178,25 +199,26 @@ def _pairs(join: Join) -> CodePairs:
     return CodePairs(join.ptx_of, telling, str(join.method), CONFIDENCE[join.method])
 
 
-def _roles(analyses: Sequence[FunctionAnalysis], join: Join | None) -> Iterator[CodeRole]:
+def _roles(analyses: Sequence[FunctionAnalysis], join: Join | None) -> Iterator[_Seen]:
     """The roles that the executions of the audit show; none where no rule had the function executed."""
     executed = [one for one in analyses if one.known("order") is not None]
     if not executed:
         return
     # Where no rule asked, the order engine need not even be loaded.
-    from ptxaudit.analysis.order.explore import order_of
-    from ptxaudit.analysis.order.roles import executed_blocks, roles_of
+    from ptxaudit.analysis.order.roles import executed_blocks, roles_in
 
-    shown = {id(one): roles_of(order_of(one)) for one in executed}
+    shown = {id(one): roles_in(one) for one in executed}
     own = executed[0]
     for role in shown[id(own)]:
         blocks: dict[str, tuple[int, ...]] = {}
+        instructions: dict[str, frozenset[int]] = {}
         for one in analyses:
             same = role.instructions if one is own else _of_warps(role, shown.get(id(one), ()))
             # The other language may not have been executed, or with other sizes.
             same = same or _translated(role.instructions, own, join)
-            blocks[one.function.language.value] = executed_blocks(one.graph, same)
-        yield CodeRole(role.name, role.cta, role.activities, blocks)
+            language = one.function.language.value
+            blocks[language], instructions[language] = executed_blocks(one, same), same
+        yield _Seen(CodeRole(role.name, role.cta, role.activities, blocks), own, instructions)
 
 
 def _of_warps(role: "Role", shown: "tuple[Role, ...]") -> frozenset[int]:

@@ -11,6 +11,7 @@ Terms follow the PTX ISA: state spaces (5.1), memory consistency model (8), asyn
 their completion (9.7.9.25), mbarrier (9.7.13.15), wgmma (9.7.15) and tcgen05 (9.7.16).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
@@ -501,3 +502,9 @@ Event = (
     | Backoff
     | UnknownEffect
 )
+
+
+def ends_thread(events: Iterable[Event]) -> bool:
+    """Whether an instruction with these events ends the threads that execute it, or leaves the function."""
+    ends = (TransferKind.EXIT, TransferKind.RETURN)
+    return any(isinstance(event, Transfer) and event.kind in ends for event in events)

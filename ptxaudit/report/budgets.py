@@ -23,7 +23,11 @@ def document(budget: Budget) -> dict[str, Any]:
     return {
         "threads": budget.threads,
         **_optional(measured=budget.measured, device=budget.device),
-        "once": {**_spent(budget.once, budget.once_parts), "operations": operations(budget, None)},
+        "once": {
+            **_spent(budget.once, budget.once_parts),
+            "operations": operations(budget, None),
+            **_optional(roles=list(budget.once_roles) or None),
+        },
         "loops": [_loop(budget, loop) for loop in budget.loops if loop.places],
         "places": [_place(place) for place in budget.places if place.rank is not None],
         "assumptions": list(budget.assumptions),
@@ -104,12 +108,26 @@ def cycles_text(cycles: Cycles) -> str:
     return most if low == high else f"{most} ({low:,} to {high:,})"
 
 
-def parts_text(parts: Mapping[Part, float]) -> str:
-    """The shares of the parts, the greatest first."""
+def shares(parts: Mapping[Part, float]) -> list[tuple[Part, int]]:
+    """The parts in whole per cent, the greatest first, without those of less than half of one."""
     total = sum(parts.values())
     ordered = sorted(parts.items(), key=lambda one: -one[1])
-    shares = ((part, value / total) for part, value in ordered if value / total >= 0.005)
-    return ", ".join(f"{_PART_WORDS[part]} {share:.0%}" for part, share in shares)
+    return [(part, round(100 * value / total)) for part, value in ordered if total and value / total >= 0.005]
+
+
+def parts_text(parts: Mapping[Part, float]) -> str:
+    """The shares of the parts, the greatest first."""
+    return ", ".join(f"{_PART_WORDS[part]} {share}%" for part, share in shares(parts))
+
+
+LEGEND = (
+    "cycles are of one warp and one execution; a range in brackets is from the least to the most that what is"
+    " not known leaves open (loads in L1, stores in flight, the way taken)",
+    "a share is of what its loop spends, by the way and the role that spend most; elsewhere there is none",
+    "'besides' are synchronisations that were measured as next to nothing, or are not measured",
+    "'likely critical': the role issues matrix products, or is the CTA's only one; 'likely not critical':"
+    " another role of the CTA issues them",
+)
 
 
 def lines(budget: Budget) -> Iterator[str]:
@@ -119,8 +137,8 @@ def lines(budget: Budget) -> Iterator[str]:
             yield from _loop_lines(budget, loop)
     if any(one.loop is None for one in budget.places):
         spent = "" if budget.once is None else f": {cycles_text(budget.once)}"
-        yield f"outside loops{spent}{_split(budget.once_parts)}"
-        yield from _place_lines(budget, None)
+        yield f"outside loops{_paid_by(budget.once_roles, None)}{spent}{_split(budget.once_parts)}"
+        yield from _place_lines(budget, None, budget.once_roles)
     for assumption in budget.assumptions:
         yield f"assumes: {assumption}"
 
@@ -131,7 +149,7 @@ def _loop_lines(budget: Budget, loop: LoopCost) -> Iterator[str]:
     spent = "" if loop.cycles is None else f": {cycles_text(loop.cycles)} an iteration"
     yield f"{name}{_paid_by(loop.roles, loop.critical)}{spent}{_split(loop.parts)}"
     yield f"  of {counted(loop.instructions, 'instruction')}"
-    yield from _place_lines(budget, loop.header)
+    yield from _place_lines(budget, loop.header, loop.roles)
 
 
 def _split(parts: Mapping[Part, float]) -> str:
@@ -145,12 +163,14 @@ def _paid_by(roles: tuple[str, ...], critical: bool | None) -> str:
     return f" ({'; '.join(roles)}{path})"
 
 
-def _place_lines(budget: Budget, header: int | None) -> Iterator[str]:
+def _place_lines(budget: Budget, header: int | None, roles: tuple[str, ...]) -> Iterator[str]:
+    """The places of a loop; who executes one is said where that is not who the loop's line names."""
     own = [one for one in budget.places if one.loop == header and one.counted_at is None]
     dear = sorted((one for one in own if one.rank is not None), key=lambda one: one.rank or 0)
     for place in dear:
         yield f"  {_cost(budget, place):>15}  {place_name(place.location)}: {place.operation}"
-        details = (place.executions.value, place.waits_for, place.forces)
+        paid = f"by {'; '.join(place.roles)}" if place.roles and place.roles != roles else None
+        details = (place.executions.value, paid, place.waits_for, place.forces)
         yield f"{'':19}{'; '.join(detail for detail in details if detail)}"
     rest = Counter(one.operation for one in own if one.rank is None)
     if rest:

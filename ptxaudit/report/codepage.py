@@ -106,15 +106,21 @@ def _budget(budget: Budget) -> dict[str, object]:
             for loop in budget.loops
             if loop.places
         ],
-        "once": [_spent(budget.once, budget.once_parts), budgets.operations(budget, None)],
+        "once": [
+            _spent(budget.once, budget.once_parts),
+            budgets.operations(budget, None),
+            "; ".join(budget.once_roles),
+        ],
         "assumptions": budget.assumptions,
+        "legend": budgets.LEGEND,
     }
 
 
 def _spent(cycles: Cycles | None, parts: Mapping[Part, float]) -> dict[str, object] | None:
     if cycles is None:
         return None
-    return {"cycles": _rounded(cycles), "parts": {part.value: round(value) for part, value in parts.items()}}
+    shares = [[part.value, share] for part, share in budgets.shares(parts)]
+    return {"cycles": _rounded(cycles), "shares": shares}
 
 
 def _pairs(pairs: CodePairs, sass: int) -> dict[str, object]:

@@ -22,6 +22,8 @@ def _lines(report: AuditReport, color: bool) -> Iterator[str]:
         yield from _function(one, color)
         yield ""
     quiet = len(report.functions) - len(priced)
+    if priced:
+        yield from (f"note: {line}" for line in budgets.LEGEND)
     total = f"{counted(len(priced), 'function')} with synchronisation"
     yield total + (f", {quiet} without" if quiet else "")
 

@@ -61,9 +61,10 @@ class PlaceCost:
     says whether one of them is likely on the critical path, ``None`` where that cannot be told.
 
     ``cycles`` are per execution (local), ``added`` those of them by which it is dearer than the plain form of
-    the operation, ``parts`` what they go to, ``share`` the part of its loop's
-    synchronisation that they are (global). ``rank`` is 1 for the dearest of the function. ``counted_at`` is
-    the place that the cost of this one is counted at: a repeated attempt of the same wait.
+    the operation, ``parts`` what they go to, ``share`` the part of its loop's synchronisation that they are
+    (global), where it stands on the way that the loop's cycles are of. ``priced_as`` is the measured
+    operation whose cycles they are. ``rank`` is 1 for the dearest of the function. ``counted_at`` is the
+    place that the cost of this one is counted at: a repeated attempt of the same wait.
     """
 
     index: int
@@ -85,11 +86,13 @@ class PlaceCost:
     rank: int | None = None
     extrapolated: bool = False
     counted_at: int | None = None
+    priced_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoopCost:
-    """What one iteration of a loop spends on synchronisation: ``cycles``, and ``parts`` that they go to.
+    """What one iteration of a loop spends on synchronisation: ``cycles``, and ``parts`` that they go to. Both
+    are of the way that costs most, of the role that it costs most; ``on_way`` are the places on it, by index.
 
     ``header`` is the loop's header block, ``location`` its first instruction. Loops in this one come on top.
     ``instructions`` counts those of an iteration, by the way that costs most; ``places`` are the
@@ -106,6 +109,7 @@ class LoopCost:
     parts: Mapping[Part, float] = field(default_factory=dict)
     roles: tuple[str, ...] = ()
     critical: bool | None = None
+    on_way: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,8 @@ class Budget:
 
     ``measured`` names the architecture whose measurements the cycles are from, and ``device`` the device;
     both are ``None`` where that of the function was not measured. ``once`` and ``once_parts`` are what stands
-    in no loop. ``threads`` of a CTA are what was counted with. ``assumptions`` are what the numbers rest on.
+    in no loop, of the roles ``once_roles``, which spend most there. ``threads`` of a CTA are what was counted
+    with. ``assumptions`` are what the numbers rest on.
     """
 
     places: tuple[PlaceCost, ...]
@@ -124,6 +129,7 @@ class Budget:
     device: str | None = None
     once: Cycles | None = None
     once_parts: Mapping[Part, float] = field(default_factory=dict)
+    once_roles: tuple[str, ...] = ()
     assumptions: tuple[str, ...] = ()
 
     def place(self, index: int) -> PlaceCost | None:

@@ -8,7 +8,8 @@ from cost_support import FakeTable, kernel, of_file, only_loop, priced, repeated
 from ptxaudit.analysis.order.explore import order_of
 from ptxaudit.cost.budget import budget_by
 from ptxaudit.cost.payers import executed_roles
-from ptxaudit.rules.budget import Executions, Part
+from ptxaudit.cost.table import Circumstances, Estimate
+from ptxaudit.rules.budget import Budget, Executions, Part
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 MAILBOX = FIXTURES / "performance" / "l1-invalidate-in-poll-loop" / "mailbox_acquire_cluster_loop.ptx"
@@ -239,6 +240,89 @@ def test_of_the_attempts_of_one_wait_in_sass_the_first_counts() -> None:
     assert first.counted_at is None
     assert first.cycles is not None
     assert (again.counted_at, again.cycles) == (first.index, None)
+
+
+class ThreadsTable(FakeTable):
+    """Every operation costs the threads that it is priced for."""
+
+    def estimate(self, operation: str, circumstances: Circumstances) -> Estimate | None:
+        value = float(circumstances.threads)
+        return Estimate(value, value, value, False, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "threads"),
+    [
+        ("bar.sync 0;", 128),
+        ("setp.ge.u32 %p4, %r1, 32; @%p4 bra PAST; bar.sync 0; PAST:", 128),  # all threads are for it
+        ("bar.sync 1, 64;", 64),
+        ("mov.u32 %r7, 96; bar.sync 1, %r7;", 96),
+        ("shl.b32 %r7, %r2, 5; setp.ge.u32 %p4, %r1, 64; @%p4 bra PAST; bar.sync 1, %r7; PAST:", 64),
+        ("setp.ge.u32 %p4, %r1, 32; @%p4 ret; fence.acq_rel.gpu;", 32),
+        ("setp.ge.u32 %p4, %r1, 32; @%p4 bra PAST; fence.acq_rel.gpu; PAST:", 32),
+    ],
+)
+def test_the_threads_that_a_place_is_priced_for(body: str, threads: int) -> None:
+    budget = budget_by(kernel(body), ThreadsTable(), None)
+    assert budget.places[0].cycles is not None
+    assert budget.places[0].cycles.estimate == threads
+
+
+BY_WARP = """
+    shr.u32 %r8, %r1, 5;
+    setp.eq.u32 %p4, %r8, 0;
+    @%p4 bra FIRST;
+    fence.acq_rel.gpu;
+    bra JOINED;
+FIRST:
+    fence.proxy.async;
+JOINED:
+"""
+
+
+def executed(body: str) -> Budget:
+    analysis = kernel(body)
+    order_of(analysis)
+    return budget_by(analysis, FakeTable(), None, executed_roles(analysis))
+
+
+def test_what_other_roles_execute_is_not_added_up() -> None:
+    one_after_the_other = BY_WARP + BY_WARP.replace("FIRST", "AGAIN").replace("JOINED", "DONE").replace(
+        "%r8, 0", "%r8, 1"
+    )
+    budget = executed(one_after_the_other)
+    assert budget.once is not None
+    # Warps 2 and 3 execute two fences of 280, the others one fence and one proxy fence of 290.
+    assert budget.once.estimate == 570
+    assert budget.once_roles == ("warp 0", "warp 1")
+
+
+def test_a_loop_costs_what_it_costs_one_role() -> None:
+    budget = executed(repeated(BY_WARP))
+    (loop,) = budget.loops
+    assert loop.cycles is not None
+    assert loop.cycles.estimate == 290
+    shares = {place.operation: place.share for place in budget.places}
+    assert shares == {"fence.proxy.async": 1.0, "fence.acq_rel.gpu": None}
+
+
+def test_warps_that_left_pay_nothing() -> None:
+    budget = executed("bar.sync 0; setp.ge.u32 %p4, %r1, 32; @%p4 exit; fence.acq_rel.gpu; fence.sc.gpu;")
+    barrier, fence, last = budget.places
+    assert barrier.roles == ("warp 0", "warps 1-3")
+    assert fence.roles == last.roles == ("warp 0",)
+
+
+def test_a_place_says_which_measurement_it_is_priced_by() -> None:
+    (place,) = priced(kernel("fence.acquire.cluster;")).places
+    assert (place.operation, place.priced_as) == ("fence.acquire.cluster", "l1.invalidate")
+
+
+def test_what_a_place_adds_is_not_below_zero() -> None:
+    cheap = dict(FakeTable().cycles) | {"barrier.cluster.release": (100, 0, 0)}
+    budget = budget_by(kernel("barrier.cluster.arrive.release.aligned;"), FakeTable(cheap), None)
+    assert budget.places[0].added is not None
+    assert budget.places[0].added.low == 0
 
 
 def test_roles_pay_where_the_function_was_executed() -> None:

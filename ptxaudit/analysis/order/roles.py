@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.explore import OrderReport, order_of
 from ptxaudit.analysis.order.trace import Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import ControlFlowGraph
+from ptxaudit.ir.events import ends_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,58 @@ def roles_of(report: OrderReport) -> tuple[Role, ...]:
     return tuple(sorted(roles, key=lambda role: (role.cta, role.warps)))
 
 
-def executed_blocks(graph: ControlFlowGraph, instructions: frozenset[int]) -> tuple[int, ...]:
+def roles_in(analysis: FunctionAnalysis) -> tuple[Role, ...]:
+    """The roles of a function's own executions, worked out once."""
+    return analysis.memo("roles", lambda: roles_of(order_of(analysis)))
+
+
+def executed_blocks(analysis: FunctionAnalysis, instructions: frozenset[int]) -> tuple[int, ...]:
     """The blocks of instructions, and those that a run through them to the end must pass: what dominates
-    and what post-dominates them."""
+    and what post-dominates them, up to where a guarded exit may end some warps."""
+    graph = analysis.graph
+    exits = _guarded_exits(analysis)
     found: set[int] = set()
-    for block in {graph.function.block_of(index).id for index in instructions}:
-        for parents in (graph.immediate_dominators, graph.immediate_post_dominators):
-            found.update(_ancestors(block, parents))
+    last: dict[int, int] = {}
+    for index in instructions:
+        block = graph.function.block_of(index).id
+        last[block] = max(last.get(block, index), index)
+    for block, index in last.items():
+        found.update(_ancestors(block, graph.immediate_dominators))
+        ends = any(one > index for one in exits.get(block, ()))
+        found.update((block,) if ends else _passed(graph, block, exits))
     return tuple(sorted(one for one in found if one < len(graph.blocks)))
+
+
+def _guarded_exits(analysis: FunctionAnalysis) -> dict[int, list[int]]:
+    """The instructions, by block, that end some of the threads that come to them."""
+    found: dict[int, list[int]] = {}
+    for one in analysis.function.instructions:
+        if one.guard is not None and ends_thread(analysis.events[one.index]):
+            found.setdefault(analysis.function.block_of(one.index).id, []).append(one.index)
+    return found
+
+
+def _passed(graph: ControlFlowGraph, block: int, exits: Mapping[int, list[int]]) -> Iterator[int]:
+    """What post-dominates a block, as long as no guarded exit may lie before."""
+    current = block
+    yield current
+    while (following := graph.immediate_post_dominators.get(current)) is not None:
+        if exits and any(one in exits for one in _before(graph, current, following) if one != block):
+            return
+        yield following
+        current = following
+
+
+def _before(graph: ControlFlowGraph, start: int, end: int) -> set[int]:
+    """The blocks on ways from one block to another, without the latter."""
+    seen = {start}
+    pending = [start]
+    while pending:
+        for successor in graph.blocks[pending.pop()].successors:
+            if successor != end and successor not in seen:
+                seen.add(successor)
+                pending.append(successor)
+    return seen
 
 
 def _ancestors(block: int, parents: Mapping[int, int]) -> Iterator[int]:
