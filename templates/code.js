@@ -297,17 +297,20 @@ const codeView = (() => {
     graphHover();
     if (at) describe(at); else if (model.at) describe(model.at);
   };
+  /* The line of the other language that goes with one. */
+  const pairedLine = (at) => {
+    const theirs = model.sides[other[at.language]], instruction = model.sides[at.language].instructionAt[at.line];
+    if (!theirs) return null;
+    const pairs = pairsOf(at.language, instruction);
+    const best = pairs.find((pair) => at.language === "ptx" && model.telling.has(pair)) ?? pairs[0] ?? nearestPair(at.language, instruction);
+    return best === undefined || best === null ? null : theirs.lineOf[best];
+  };
   const select = (at, options = {}) => {
     model.at = at;
     model.active = at.language;
     reveal(at.language, at.line, options.centre);
-    const side = model.sides[at.language], theirs = model.sides[other[at.language]];
-    const instruction = side.instructionAt[at.line];
-    if (theirs) {
-      const pairs = pairsOf(at.language, instruction);
-      const best = pairs.find((pair) => at.language === "ptx" && model.telling.has(pair)) ?? pairs[0] ?? nearestPair(at.language, instruction);
-      if (best !== undefined && best !== null) reveal(other[at.language], theirs.lineOf[best], options.centre);
-    }
+    const paired = pairedLine(at);
+    if (paired !== null) reveal(other[at.language], paired, options.centre);
     for (const [language, pane] of Object.entries(panes)) pane.root.classList.toggle("active", language === at.language);
     paint();
     describe(at);
@@ -748,7 +751,12 @@ const codeView = (() => {
     dialog.dataset.tab = name;
     for (const button of dialog.querySelectorAll("[data-tab-name]")) button.setAttribute("aria-selected", String(button.dataset.tabName === name));
     if (name === "graph") graphSelect(true);
-    else if (name && model) drawPane(name, true);
+    else if (name && model) {
+      /* A pane that was hidden has not scrolled along. */
+      const line = !model.at ? null : model.at.language === name ? model.at.line : pairedLine(model.at);
+      if (line !== null) reveal(name, line, true);
+      drawPane(name, true);
+    }
   };
   const page = () => Math.max(1, Math.floor(panes[model.at.language].scroll.clientHeight / LINE) - 3);
   const KEYS = {

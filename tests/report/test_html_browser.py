@@ -268,7 +268,11 @@ def test_a_narrow_page_shows_one_side_of_the_code_at_a_time(code: Any):
     )
     assert button["y"] + button["height"] <= box["y"] + box["height"]
     code.locator("#tab-sass").click()
-    assert code.locator("#pane-sass .code-row").first.is_visible()
+    assert code.locator("#pane-sass .code-row.pair").first.is_visible(), "the other side has not come along"
+    shown, pair = (
+        code.locator(one).first.bounding_box() for one in ("#pane-sass", "#pane-sass .code-row.pair")
+    )
+    assert shown["y"] < pair["y"] < shown["y"] + shown["height"]
     assert not code.locator("#pane-ptx").is_visible()
     code.locator('[data-tab-name="graph"]').click()
     assert code.locator("#graph .block").first.is_visible()
