@@ -11,18 +11,17 @@ long that a limit of time may have ended a part of them, and those in which a to
 """
 
 import hashlib
-import io
-import pickle
 import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ptxaudit.engine import kept
 from ptxaudit.engine.image import KernelImage, Place
 from ptxaudit.engine.launches import launch_identities
 from ptxaudit.engine.registry import ShippedCheck
@@ -49,9 +48,6 @@ _LIBRARIES = (
     "nvidia-nvjitlink",
 )
 _TOOLS = ("nvdisasm", "ptxas")
-_HELD_IN = frozenset(
-    {"ptxaudit.engine.results", "ptxaudit.rules.budget", "ptxaudit.rules.model", "ptxaudit.source"}
-)
 
 
 class Recall:
@@ -84,12 +80,10 @@ class Recall:
         if content is None:
             return None
         try:
-            results = _Unpickler(io.BytesIO(content)).load()
-            with sources_beside(images[0].folder):
-                if not all(_is_current(one) for one in results):
-                    return None
             names = {} if self._by_name else _names(images)
-            return tuple(_renamed(one, names) for one in results)
+            results = kept.from_bytes(content, partial(_named, names))
+            with sources_beside(images[0].folder):
+                return results if all(_is_current(one) for one in results) else None
         except Exception:  # whatever a content that is not ours brings about
             return None
 
@@ -104,8 +98,9 @@ class Recall:
         """What the audit of a prepared task gave, under the real names of its images, and kept."""
         key = self._key(task.images)
         if key is not None and all(_is_lasting(one) for one in results):
-            plain = tuple(replace(one, timings={}) for one in results)
-            self._store.put(key, pickle.dumps(plain, protocol=5))
+            content = kept.to_bytes(tuple(replace(one, timings={}) for one in results))
+            if content is not None:
+                self._store.put(key, content)
         return tuple(_renamed(one, task.names) for one in results)
 
     def _key(self, images: tuple[KernelImage, ...]) -> str | None:
@@ -208,14 +203,18 @@ def _names(images: tuple[KernelImage, ...]) -> dict[str, str]:
     return {_stand_in(image).name: image.name for image in images}
 
 
+def _named(names: Mapping[str, str], text: str) -> str:
+    for stand_in, name in names.items():
+        text = text.replace(stand_in, name)
+    return text
+
+
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
     """A copy in which every text has the names in place of those that stood in for them."""
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
-        for stand_in, name in names.items():
-            value = value.replace(stand_in, name)
-        return value
+        return _named(names, value)
     if isinstance(value, tuple):
         return tuple(_renamed(one, names) for one in value)
     if isinstance(value, dict):
@@ -224,14 +223,3 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
         values = {one.name: _renamed(getattr(value, one.name), names) for one in fields(value)}
         return replace(value, **values)
     return value
-
-
-class _Unpickler(pickle.Unpickler):
-    """Reads results and nothing else: a file in a folder that others may write cannot run anything."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module in _HELD_IN:
-            found = getattr(sys.modules[module], name, None)
-            if isinstance(found, type) and found.__module__ == module:
-                return found
-        raise pickle.UnpicklingError(f"found {module}.{name}, expected a result")

@@ -17,8 +17,8 @@ _FILE = "results.sqlite"
 _WAIT_SECONDS = 10.0
 _KEPT_SHARE = 0.9
 _WRITES_BETWEEN_CHECKS = 200
-_MOST_UNPACKED = 1 << 24
-_MOST_RATIO = 200
+# How many bytes something kept may stand for: a file of others may say that it is gigabytes.
+_MOST_UNPACKED = 1 << 25
 # Beyond this nothing was used so lately that its place in the order of use matters to anyone.
 _SAME_USE_SECONDS = 3600
 _TABLE = """
@@ -62,9 +62,9 @@ class ResultStore:
 
     def put(self, key: str, content: bytes) -> None:
         """Keep something under a key; on a disk that does not take it, do nothing."""
-        packed = zlib.compress(content)
-        if len(content) > _most_unpacked(packed):
+        if len(content) > _MOST_UNPACKED:
             return
+        packed = zlib.compress(content)
         row = (key, _digest(packed), packed, len(packed), int(time.time()))
         if not self._write("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?)", row):
             return
@@ -175,12 +175,7 @@ def _unpacked(digest: object, content: object) -> bytes | None:
         return None
     unpacking = zlib.decompressobj()
     try:
-        whole = unpacking.decompress(content, _most_unpacked(content))
+        whole = unpacking.decompress(content, _MOST_UNPACKED)
     except zlib.error:
         return None
     return whole if unpacking.eof else None
-
-
-def _most_unpacked(packed: bytes) -> int:
-    """How many bytes something kept may stand for: a file of others may say that it is gigabytes."""
-    return _MOST_UNPACKED + _MOST_RATIO * len(packed)

@@ -15,7 +15,6 @@ import functools
 import io
 import json
 import os
-import pickle
 import random
 import re
 import shutil
@@ -227,7 +226,7 @@ def _results() -> Iterable[bytes]:
         if not shelf.content:
             raise SystemExit(f"the audit of {name} is not kept")
         yield shelf.content
-    yield pickle.dumps((1, "text", {"key": b"value"}), protocol=5)
+    yield b'["t",1,"text",["d","key",["b","dmFsdWU="]]]'
 
 
 def _of_kind(*kinds: str) -> Callable[[Path | None], Iterable[bytes]]:

@@ -1,6 +1,5 @@
 """Results of earlier audits: the same as those of a new one, and used only where everything is the same."""
 
-import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from audit_support import KERNEL, tiny_registry
 
 from ptxaudit.engine import image_audit as audit_module
+from ptxaudit.engine import kept
 from ptxaudit.engine import recall as recall_module
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.function_audit import InternalError
@@ -26,7 +26,7 @@ from ptxaudit.intake.sources import find_images
 from ptxaudit.ir.launch import Launch
 from ptxaudit.report import json_report, text
 from ptxaudit.rules.code import FunctionCode
-from ptxaudit.rules.model import FunctionReport, InputReport
+from ptxaudit.rules.model import CommentedSource, FunctionReport, InputReport
 from ptxaudit.source import LocationKind
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
@@ -242,12 +242,24 @@ def test_packed_code_is_kept_under_the_name_that_it_has(
         assert found.report.code == run([str(path)], None, options).report.code != {}
 
 
-class Harmful:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (pytest.fail, ("was run",))
+NO_RESULTS = [
+    b"",
+    b"no JSON",
+    b'"text"',
+    b"[]",
+    b'["t",1]',
+    b'["t",{"ImageResult":1}]',
+    b'["os.system","touch taken"]',
+    b'["ImageResult",null]',
+    b'["t",["Severity","NONE"]]',
+    b'["t",["b","!"],["d",1]]',
+    b"[" * 100_000,
+    b"[" + b"[],[]," * (1 << 20) + b"[]]",
+    b'["t",' + b'"ab",' * (1 << 22) + b'"ab"]',
+]
 
 
-@pytest.mark.parametrize("content", [pickle.dumps((Harmful(),)), pickle.dumps("text"), b"", b"no pickle"])
+@pytest.mark.parametrize("content", NO_RESULTS, ids=range(len(NO_RESULTS)))
 def test_what_is_no_result_is_not_taken(content: bytes, store: ResultStore) -> None:
     image = image_of("kernel.ptx", KERNEL.encode())
     recall = Recall(store, OPTIONS)
@@ -255,3 +267,19 @@ def test_what_is_no_result_is_not_taken(content: bytes, store: ResultStore) -> N
     assert key is not None
     store.put(key, content)
     assert recall.known((image,)) is None
+
+
+def test_values_of_results_come_back_as_they_were() -> None:
+    source = CommentedSource("a.cu", "text \ud800\0\n", frozenset({3, 1}))
+    found = (ImageResult(None, code={"name": b"\0\xff"}, sources={"a": source}, listings={"x": "<x>"}),)
+    content = kept.to_bytes(found)
+    assert content is not None
+    assert kept.from_bytes(content, str) == found
+    assert kept.from_bytes(content, str.upper)[0].listings == {"X": "<X>"}
+
+
+def test_results_that_cannot_be_read_back_are_not_kept() -> None:
+    many = {str(number): "[]" * 100 for number in range(30_000)}
+    assert kept.to_bytes((ImageResult(None, listings=many),)) is None
+    assert kept.to_bytes((ImageResult(None, listings={"long": "x" * kept.MOST_BYTES}),)) is None
+    assert kept.to_bytes((ImageResult(None, listings={"other": object()}),)) is None  # type: ignore[dict-item]
