@@ -31,26 +31,56 @@ def load_schema() -> dict[str, Any]:
 
 def render(report: AuditReport) -> str:
     """The report as JSON text, keys in the contract's order."""
-    return json.dumps(to_document(report), indent=1, ensure_ascii=False) + "\n"
+    return "".join(chunks(report))
+
+
+def chunks(report: AuditReport) -> Iterator[str]:
+    """:func:`render` in pieces: that of a whole library takes several times its length when it is made at
+    once. Each entry of a list of records has a line of its own."""
+    opening = "{"
+    for key, value in _members(report):
+        yield f"{opening}\n {_text(key)}: "
+        opening = ","
+        if isinstance(value, Iterator):
+            yield from _entries(value)
+        else:
+            yield _text(value)
+    yield "\n}\n"
+
+
+def _entries(values: Iterator[Any]) -> Iterator[str]:
+    opening = "["
+    for value in values:
+        yield f"{opening}\n  {_text(value)}"
+        opening = ","
+    yield "[]" if opening == "[" else "\n ]"
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def to_document(report: AuditReport) -> dict[str, Any]:
     """The report as plain data."""
-    document: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "tool": {"name": "ptxaudit", "version": report.tool_version},
-        **({"incomplete": list(report.shortcomings)} if report.shortcomings else {}),
-        "inputs": [_input(one) for one in report.inputs],
-        "functions": [_function(one) for one in report.functions],
-        "findings": [_finding(one) for one in report.findings],
-    }
+    members = _members(report)
+    return {key: list(value) if isinstance(value, Iterator) else value for key, value in members}
+
+
+def _members(report: AuditReport) -> Iterator[tuple[str, Any]]:
+    """Keys and values of the report; records come one at a time."""
+    yield "schema_version", SCHEMA_VERSION
+    yield "tool", {"name": "ptxaudit", "version": report.tool_version}
+    if report.shortcomings:
+        yield "incomplete", list(report.shortcomings)
+    yield "inputs", map(_input, report.inputs)
+    yield "functions", map(_function, report.functions)
+    yield "findings", map(_finding, report.findings)
     if report.notices:
-        document["notices"] = list(report.notices)
+        yield "notices", list(report.notices)
     if report.skipped:
-        document["skipped"] = [asdict(one) for one in report.skipped]
+        yield "skipped", map(asdict, report.skipped)
     if report.timings:
-        document["timings"] = _timings(report.timings)
-    return document
+        yield "timings", _timings(report.timings)
 
 
 def _timings(timings: Timings) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Reports to the places that were asked for; a format is loaded when it has one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,12 +55,12 @@ def _sarif(path: Path, report: AuditReport, registry: "Mapping[str, Rule]", gith
 
 def _rendered(
     name: str, report: AuditReport, registry: "Mapping[str, Rule]", threshold: Severity | None
-) -> str:
+) -> str | Iterable[str]:
     """A report in one of the formats that go to files."""
     if name == "json":
         from ptxaudit.report import json_report
 
-        return json_report.render(report)
+        return json_report.chunks(report)
     if name == "junit":
         from ptxaudit.report import junit
 
