@@ -32,8 +32,8 @@ class PageData:
 
 
 def build_data(page: Page, budget: int = CODE_BUDGET) -> PageData:
-    """Collect the data. Code is put in until ``budget`` characters are spent, that with findings first,
-    then that with something undecided."""
+    """Collect the data. Code is put in until ``budget`` characters are spent, that with the worst findings
+    first, then that with something undecided."""
     blocks = {
         key: CodeData(code_anchor(*key), base64.b64encode(page.report.code[key]).decode())
         for key in _choose(page, budget)
@@ -60,10 +60,14 @@ def build_data(page: Page, budget: int = CODE_BUDGET) -> PageData:
 
 
 def _choose(page: Page, budget: int) -> list[tuple[str, str]]:
-    found = {(card.finding.input, card.finding.function) for card in (*page.cards, *page.suppressed)}
+    worst: dict[tuple[str, str], int] = {}
+    for card in (*page.cards, *page.suppressed):
+        key = card.finding.input, card.finding.function
+        rank = 0 if card.finding.suppressed is not None else card.finding.severity.rank
+        worst[key] = max(worst.get(key, 0), rank)
     unknown = {(item.input, item.name) for group in page.undecided for item, _ in group.functions}
     chosen: list[tuple[str, str]] = []
-    for key in sorted(page.report.code, key=lambda key: (key not in found, key not in unknown)):
+    for key in sorted(page.report.code, key=lambda key: (-worst.get(key, -1), key not in unknown)):
         size = -(-len(page.report.code[key]) // 3) * 4
         if size <= budget:
             chosen.append(key)

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 from html_sample import (
-    CUBIN,
-    HOPPER,
     INVALIDATE,
     MEMBAR,
     PATTERNS,
@@ -40,6 +38,7 @@ from ptxaudit.rules.model import (
     CodePlace,
     FunctionReport,
     InputReport,
+    Severity,
     SkippedInput,
     Verdict,
 )
@@ -451,15 +450,31 @@ def test_a_related_line_near_the_primary_one_is_not_shown_in_context_twice(page:
 
 def test_code_over_the_budget_is_left_out_with_a_notice():
     report = sample_report()
-    # What has findings and something undecided comes first.
-    first = ((CUBIN, SPLITK_NAME), (HOPPER, "attention_combine"))
+    # What has errors comes first.
+    first = [(one.input, one.function) for one in report.findings if one.severity is Severity.ERROR]
     size = sum(len(base64.b64encode(report.code[key])) for key in first)
     page = Page(render(report, PATTERNS, code_budget=size))
     data = page.data()
     assert isinstance(data, dict)
     kept = [item["input"] for item in data["functions"] if item["code"]]
-    assert kept == [CUBIN, HOPPER]
+    assert sorted(kept) == sorted(name for name, _ in first)
     assert "the code of 3 functions is left out" in page.text(page.by_id("inputs"))
+
+
+def test_the_code_of_the_worst_findings_comes_first():
+    report = sample_report()
+    ranks: dict[tuple[str, str], int] = {}
+    for finding in report.findings:
+        rank = 0 if finding.suppressed is not None else finding.severity.rank
+        key = finding.input, finding.function
+        ranks[key] = max(ranks.get(key, 0), rank)
+    worst_last = sorted(report.code, key=lambda key: ranks.get(key, -1))
+    assert len({ranks.get(key, -1) for key in worst_last}) > 1
+    report = replace(report, code={key: report.code[key] for key in worst_last})
+    size = len(base64.b64encode(report.code[worst_last[-1]]))
+    data = Page(render(report, PATTERNS, code_budget=size)).data()
+    assert isinstance(data, dict)
+    assert [(item["input"], item["name"]) for item in data["functions"] if item["code"]] == worst_last[-1:]
 
 
 def test_a_place_outside_every_listing_says_so():
