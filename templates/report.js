@@ -79,6 +79,7 @@
     /* One filter for findings and functions. */
     const filter = byId("filter"), rule = byId("rule"), verdict = byId("verdict");
     const severities = new Set(["error", "warning", "note"]);
+    const hasCode = data.functions.some((item) => item.code);
     const names = data.functions.map((item) => [item.name, item.shown, item.input, item.arch].join(" ").toLowerCase());
     const worth = { error: 1e6, warning: 1e4, note: 100 };
     data.functions.forEach((item, number) => {
@@ -191,7 +192,7 @@
       const name = make("button", { type: "button", className: "fname", textContent: item.shown, title: item.shown });
       name.setAttribute("aria-expanded", "false");
       const line = make("tr", { className: "row" },
-        make("td", {}, name, make("div", { className: "finput", textContent: item.input.slice(data.folder), title: item.input }), item.code ? make("a", { className: "open-code", href: "#" + item.code, textContent: "Open the code" }) : ""),
+        make("td", {}, name, make("div", { className: "finput", textContent: item.input.slice(data.folder), title: item.input }), item.code ? make("a", { className: "open-code", href: "#" + item.code, textContent: "Open the code" }) : hasCode ? make("span", { className: "muted", textContent: "code left out", title: "To keep the page small; --kernel makes a page of some functions" }) : ""),
         make("td", {}, make("div", { className: "mono", textContent: item.arch }), make("div", { className: "finput", textContent: item.evidence === "both" ? "ptx, sass" : item.evidence })),
         make("td", {}, chips(item)));
       line.addEventListener("click", (event) => {

@@ -279,6 +279,16 @@ def test_a_narrow_page_shows_one_side_of_the_code_at_a_time(code: Any):
     assert code.evaluate("document.documentElement.scrollWidth") <= 420
 
 
+def test_a_function_whose_code_is_left_out_says_so(browser: Any, tmp_path: Path):
+    told = {}
+    for budget in (0, 2_000, 10_000_000):
+        opened = _open(browser, tmp_path, render(sample_report(), PATTERNS, code_budget=budget))
+        rows = opened.page.locator("tr.row")
+        told[budget] = [rows.get_by_text(one).count() for one in ("Open the code", "code left out")]
+        opened.page.close()
+    assert told == {0: [0, 0], 2_000: [1, 4], 10_000_000: [5, 0]}
+
+
 def test_the_theme_can_be_switched(sample: Opened):
     ground = "getComputedStyle(document.body).backgroundColor"
     before = sample.page.evaluate(ground)
