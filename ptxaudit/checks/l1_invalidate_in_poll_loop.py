@@ -69,7 +69,8 @@ def _cheaper(analysis: FunctionAnalysis, found: tuple[Invalidation, ...]) -> "Ju
             scope = attempt.scope or Scope.GPU
             words = f"Poll with a relaxed read, and put fence.acquire{scope} behind the loop"
             relaxed, fence = replace(attempt, semantics=Semantics.RELAXED), Fence(Semantics.ACQUIRE, scope)
-            forms.append(cheaper.Form(index, words, {index: (relaxed, fence)}))
+            # The fence invalidates as well, but once.
+            forms.append(cheaper.Form(index, words, {index: (relaxed, fence, L1Invalidate())}))
         elif cheaper.may_hand_over_outside(analysis, index):
             refused[index] = "what is handed over may lie in global memory, which needs the invalidate"
         else:

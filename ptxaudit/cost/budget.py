@@ -256,8 +256,9 @@ def _invalidates_at_failures(analysis: FunctionAnalysis, operation: Operation) -
 def _waits_for(setting: _Setting, operation: Operation, traffic: Traffic) -> str | None:
     flush = operation.flush
     if flush is not None and flush > Scope.CTA:
-        loads = " and loads from L2" if traffic.fetched else ""
-        return f"{counted(traffic.stores, 'store')}{loads} since the last memory barrier"
+        stores = counted(traffic.stores, "store") if traffic.stores or not traffic.fetched else ""
+        both = " and ".join(part for part in (stores, "loads from L2" if traffic.fetched else "") if part)
+        return f"{both} since the last memory barrier"
     return setting.surroundings.groups_in_flight(operation)
 
 

@@ -122,6 +122,8 @@ def _saving(analysis: FunctionAnalysis, now: Budget, place: PlaceCost, violation
         return []
     saved, least = round(before.estimate - after.estimate), round(before.low - after.low)
     where = "an iteration" if place.loop is not None else "each time"
+    if saved <= 0 and place.executions is Executions.ATTEMPT:
+        return ["The cheaper form saves the invalidates of attempts that fail, and nothing at the first one."]
     if saved <= 0:
         return ["The cheaper form saves nothing that was measured."]
     # What rests on what is not known, such as loads that perhaps hit, is no more than possible.

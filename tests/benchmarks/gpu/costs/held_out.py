@@ -447,5 +447,13 @@ LATER: tuple[Pair, ...] = (
     _bulk_pair(2048),
     _copies_pair(160),
 )
-PAIRS = EARLIER + LATER
+# Forms that a rule proposes and none of the pairs above has.
+PROPOSED: tuple[Pair, ...] = tuple(
+    Pair(
+        _flag("acquire", "ld.acquire.gpu.global.b32", "", threads, loads),
+        _flag("relaxed+acquire", "ld.relaxed.gpu.global.b32", "    fence.acquire.gpu;", threads, loads),
+    )
+    for threads, loads in ((64, 1), (96, 2), (320, 6))
+)
+PAIRS = EARLIER + LATER + PROPOSED
 KERNELS = {kernel.name: kernel for pair in PAIRS for kernel in (pair.dear, pair.cheap)}

@@ -1,4 +1,7 @@
-"""Measure the loops of :mod:`held_out` on this machine's GPU: ``python measure_held_out.py FILE.json``."""
+"""Measure the loops of :mod:`held_out` on this machine's GPU: ``python measure_held_out.py FILE.json``.
+
+``--missing`` keeps what the file has and measures only what it lacks.
+"""
 
 import argparse
 import json
@@ -15,11 +18,15 @@ def main() -> None:
     parser.add_argument("json", type=Path)
     parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--trips", type=int, default=2000)
+    parser.add_argument("--missing", action="store_true")
     options = parser.parse_args()
     gpu = open_gpu()
-    assemble_ahead([kernel.text for kernel in KERNELS.values()], gpu)
     measured: dict[str, list[float]] = {}
-    for kernel in KERNELS.values():
+    if options.missing:
+        measured.update(json.loads(options.json.read_text())["cycles"])
+    wanted = [kernel for name, kernel in KERNELS.items() if name not in measured]
+    assemble_ahead([kernel.text for kernel in wanted], gpu)
+    for kernel in wanted:
         function = load(kernel.text, gpu)
         ctas = gpu.multiprocessors // kernel.cluster * kernel.cluster
         runs = [
