@@ -42,7 +42,8 @@ class Derivation(ABC):
         self._definitions = definitions
         self._region = region
         self._known: dict[tuple[str, int, int], Result] = {}
-        self._evaluations: dict[int, Evaluation | None] = {}
+        # Each warp has a derivation of its own; what an instruction computes is the same for all.
+        self._evaluations: dict[int, Evaluation | None] = analysis.memo("evaluations", dict)
         self._steps = 0
         self._depth = 0
 

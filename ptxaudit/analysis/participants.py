@@ -116,18 +116,21 @@ class Participants:
 
     def _holds(self, guard: Guard, index: int, opposite: bool = False) -> Flags:
         """The threads for which a guard may hold, or may not."""
-        found = [self._lanes(warp, guard, index, opposite) for warp in self._of_warps()]
+        found: list[Flags] = []
+        for warp in self._of_warps():
+            value = self._known_value(warp, guard, index)
+            if value is None:
+                # What the first warp does not know, another does not know, either.
+                return np.ones(self._threads, dtype=np.bool_)
+            found.append(np.broadcast_to(value, (LANES,)) ^ (guard.negated != opposite))
         return np.concatenate(found)[: self._threads]
 
-    def _lanes(self, warp: "_OfWarp", guard: Guard, index: int, opposite: bool) -> Flags:
+    def _known_value(self, warp: "_OfWarp", guard: Guard, index: int) -> Flags | None:
         try:
             value = warp.operand(guard.register, index)
         except TooMuch:
-            value = warp.unknown("too much")
-        if isinstance(value, int | np.ndarray):
-            flags = np.broadcast_to(np.asarray(value, dtype=np.bool_), (LANES,))
-            return flags ^ (guard.negated != opposite)
-        return np.ones(LANES, dtype=np.bool_)
+            return None
+        return np.asarray(value, dtype=np.bool_) if isinstance(value, int | np.ndarray) else None
 
 
 class _OfWarp(Derivation):

@@ -13,10 +13,10 @@ long that a limit of time may have ended a part of them, and those in which a to
 import hashlib
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ class Recall:
             return None
         try:
             names = {} if self._by_name else _names(images)
-            results = kept.from_bytes(content, partial(_named, names))
+            results = kept.from_bytes(content, _renaming(names))
             with sources_beside(images[0].folder):
                 return results if all(_is_current(one) for one in results) else None
         except Exception:  # whatever a content that is not ours brings about
@@ -101,7 +101,8 @@ class Recall:
             content = kept.to_bytes(tuple(replace(one, timings={}) for one in results))
             if content is not None:
                 self._store.put(key, content)
-        return tuple(_renamed(one, task.names) for one in results)
+        renamed = _renaming(task.names)
+        return tuple(_renamed(one, renamed) for one in results)
 
     def _key(self, images: tuple[KernelImage, ...]) -> str | None:
         # A source that was compiled is named in findings, and its lines are put first there.
@@ -203,23 +204,30 @@ def _names(images: tuple[KernelImage, ...]) -> dict[str, str]:
     return {_stand_in(image).name: image.name for image in images}
 
 
-def _named(names: Mapping[str, str], text: str) -> str:
-    for stand_in, name in names.items():
-        text = text.replace(stand_in, name)
-    return text
+def _renaming(names: Mapping[str, str]) -> Callable[[str], str]:
+    """Puts the names into texts in place of those that stood in for them. Equal texts become one: a library's
+    results repeat the name of a file at every place."""
+
+    @cache
+    def renamed(text: str) -> str:
+        for stand_in, name in names.items():
+            text = text.replace(stand_in, name)
+        return text
+
+    return renamed
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """A copy in which every text has the names in place of those that stood in for them."""
+def _renamed(value: Any, called: Callable[[str], str]) -> Any:
+    """A copy in which every text is as ``called`` says."""
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
-        return _named(names, value)
+        return called(value)
     if isinstance(value, tuple):
-        return tuple(_renamed(one, names) for one in value)
+        return tuple(_renamed(one, called) for one in value)
     if isinstance(value, dict):
-        return {_renamed(key, names): _renamed(one, names) for key, one in value.items()}
+        return {_renamed(key, called): _renamed(one, called) for key, one in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        values = {one.name: _renamed(getattr(value, one.name), names) for one in fields(value)}
+        values = {one.name: _renamed(getattr(value, one.name), called) for one in fields(value)}
         return replace(value, **values)
     return value
