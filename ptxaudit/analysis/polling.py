@@ -216,7 +216,7 @@ def _next_wait(analysis: FunctionAnalysis, failed: Iterable[int], index: int) ->
     for wait in failed:
         assumed.update(failed_wait(analysis.events[wait], wait))
     supposition = Supposition(definitions, definitions.everywhere, assumed)
-    waiting = {graph.function.block_of(instruction.index).id for instruction in _waits(analysis)}
+    waiting = _waiting_blocks(analysis)
     pending = list(ways_on(graph, graph.function.block_of(index).id, supposition))
     seen = set(pending)
     targets: set[int] = set()
@@ -243,6 +243,13 @@ def _waits_of(definitions: Definitions, one: Invalidation) -> frozenset[int]:
 
 def _waits(analysis: FunctionAnalysis) -> list[Instruction]:
     return [instruction for instruction, _ in analysis.occurrences(MbarrierWait)]
+
+
+def _waiting_blocks(analysis: FunctionAnalysis) -> frozenset[int]:
+    block_of = analysis.function.block_of
+    return analysis.memo(
+        "blocks with waits", lambda: frozenset(block_of(wait.index).id for wait in _waits(analysis))
+    )
 
 
 def first_attempts(analysis: FunctionAnalysis) -> dict[int, int]:
@@ -296,7 +303,7 @@ def _wait_after_failure(analysis: FunctionAnalysis, wait: int) -> int | None:
     graph = analysis.graph
     definitions = poll_loops(analysis).definitions
     event = _wait_event(analysis, wait)
-    waiting = {graph.function.block_of(instruction.index).id for instruction in _waits(analysis)}
+    waiting = _waiting_blocks(analysis)
     targets: set[int] = set()
     pending = [graph.function.block_of(wait).id]
     seen: set[int] = set()
