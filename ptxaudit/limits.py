@@ -33,8 +33,8 @@ class Limits:
     ``image_megabytes``: one PTX text or cubin. ``unpacked_ratio``: what is decompressed, to what it took:
     of one image above 32 MB, and of all of an input above 1 GB. ``kernel_seconds`` of processor time and
     ``kernel_megabytes``, by which the process grows, for all rules on one function. ``tool_seconds``,
-    ``tool_megabytes`` and ``tool_output_megabytes`` for one run of a disassembler or assembler, elapsed time
-    and address space.
+    ``tool_megabytes`` and ``tool_output_megabytes`` for one run of a disassembler, an assembler or NVRTC,
+    elapsed time and address space.
     """
 
     nesting: int = 8

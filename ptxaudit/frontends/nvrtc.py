@@ -1,16 +1,18 @@
 """CUDA C++ to PTX by NVRTC, through cuda-python; needs neither a driver nor a host compiler.
 
-NVRTC compiles device code only. Headers of the C and C++ libraries, which it does not have, are stood in
-for by those of libcu++ (``cuda/std``), so that sources with ``#include <cstdint>`` compile as by nvcc.
+NVRTC runs in a process of its own (:mod:`ptxaudit.frontends.libraries`) and compiles device code only.
+Headers of the C and C++ libraries, which it does not have, are stood in for by those of libcu++
+(``cuda/std``), so that sources with ``#include <cstdint>`` compile as by nvcc.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import InputError, ToolError, UsageError
+from ptxaudit.frontends import libraries
 from ptxaudit.frontends.sass.tools import site_directories
 
 ADVICE = "pip install cuda-bindings nvidia-cuda-nvrtc"
@@ -54,49 +56,27 @@ def compile_source(source: bytes, path: Path, name: str, options: CompileOptions
     """The PTX of CUDA C++; ``path`` is where its own includes are looked for, ``name`` what messages call it.
 
     Raises :class:`CompileError` for an error in the source, :class:`UsageError` for an option that NVRTC does
-    not take, :class:`ToolError` when it is not installed.
+    not take, :class:`ToolError` when it is not installed, crashes, or reaches a limit.
     """
-    nvrtc = _nvrtc()
-    headers = _standard_headers()
-    names, texts = [one.encode() for one in headers], [one.encode() for one in headers.values()]
-    status, program = nvrtc.nvrtcCreateProgram(source, name.encode(), len(headers), texts, names)
-    _require(nvrtc, status, name)
-    try:
-        given = [one.encode() for one in _arguments(path, options)]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(given), given)
-        log = _text(nvrtc, program, "ProgramLog")
-        if status == nvrtc.nvrtcResult.NVRTC_ERROR_COMPILATION:
-            raise CompileError(_first_error(log, name), log)
-        if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
-            complaint = log.strip().partition("\n")[0].removeprefix("nvrtc: error: ")
-            raise UsageError(f"NVRTC refuses to compile {name} as asked: {complaint}")
-        _require(nvrtc, status, name)
-        return _text(nvrtc, program, "PTX")
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+    if not libraries.is_bound("nvrtc"):
+        raise _missing("cuda-bindings is not installed")
+    asked = {"directory": os.getcwd(), "headers": _standard_headers(), "arguments": _arguments(path, options)}
+    with libraries.start("NVRTC", source, name, "compile", name=name, **asked) as run:
+        found = libraries.outcome(run, "NVRTC", name)
+        if found.kind == "done":
+            return libraries.product(run).decode("utf-8", "replace")
+    if found.kind == "missing":
+        raise _missing(found.text)
+    if found.kind == "refused":
+        raise CompileError(_first_error(found.text, name), found.text)
+    if found.kind == "option":
+        complaint = found.text.strip().partition("\n")[0].removeprefix("nvrtc: error: ")
+        raise UsageError(f"NVRTC refuses to compile {name} as asked: {complaint}")
+    raise ToolError(f"{name}: NVRTC failed: {found.text}")
 
 
-def _nvrtc() -> Any:
-    try:
-        from cuda.bindings import nvrtc  # noqa: PLC0415
-
-        nvrtc.nvrtcVersion()
-    except Exception as error:  # not installed, or its library is not
-        raise ToolError(f"found no NVRTC, expected it to compile CUDA C++: {ADVICE} ({error})") from error
-    return nvrtc
-
-
-def _require(nvrtc: Any, status: Any, name: str) -> None:
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise ToolError(f"{name}: NVRTC failed: {status.name}")
-
-
-def _text(nvrtc: Any, program: Any, what: str) -> str:
-    _, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
-    # NVRTC writes into the object. One of a single byte (an empty log) would be shared by all of Python.
-    content = bytes(size + 1)
-    getattr(nvrtc, f"nvrtcGet{what}")(program, content)
-    return str(content.rstrip(b"\0"), "utf-8", "replace")
+def _missing(reason: str) -> ToolError:
+    return ToolError(f"found no NVRTC, expected it to compile CUDA C++: {ADVICE} ({reason})")
 
 
 def _arguments(path: Path, options: CompileOptions) -> list[str]:

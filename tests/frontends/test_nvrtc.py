@@ -6,6 +6,7 @@ import pytest
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import ToolError, UsageError
+from ptxaudit.frontends import libraries
 from ptxaudit.frontends.nvrtc import CompileError, CompileOptions, compile_source
 from ptxaudit.frontends.ptx import load_ptx
 from ptxaudit.source import SourceText
@@ -83,6 +84,6 @@ def test_an_empty_log_leaves_the_bytes_of_python_alone(tmp_path: Path) -> None:
 
 
 def test_without_nvrtc_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+    monkeypatch.setattr(libraries, "is_bound", lambda library: False)
     with pytest.raises(ToolError, match="pip install cuda-bindings"):
         compiled(tmp_path, "")

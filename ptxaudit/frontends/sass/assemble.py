@@ -1,24 +1,27 @@
-"""Assembling PTX: by ptxas in a process of its own, else by nvJitLink in this one.
+"""Assembling PTX: by ptxas, else by nvJitLink, each in a process of its own.
 
 ptxas comes first by measurement (CUDA 13.5, split-K and Triton kernels): it starts in a few milliseconds
-where loading nvJitLink takes a third of a second, it runs beside the audit of the PTX and cannot take that
-down, and it gives the code that users ship, where nvJitLink adds checks to ``tcgen05`` allocations. Line
-information is asked for always: the code is the same with and without it.
+where loading nvJitLink takes a third of a second, and it gives the code that users ship, where nvJitLink adds
+checks to ``tcgen05`` allocations. Line information is asked for always: the code is the same with and without
+it.
 """
 
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import ToolError
+from ptxaudit.frontends import libraries
 from ptxaudit.frontends.sass.tools import ToolRun, find_tool, tool_release
 from ptxaudit.limits import DISTURBANCES
 
 ADVICE = "pip install nvidia-cuda-nvcc (ptxas), or cuda-bindings and nvidia-nvjitlink"
 _INPUT, _OUTPUT = "input.ptx", "output.cubin"
 _COMPLAINT = re.compile(r"^(?:ptxas\s+)?(?:[^,\n]+, line (\d+); )?(?:error|fatal)\s*:\s*(.*)$", re.MULTILINE)
+_NVJITLINK = "nvJitLink"
 _UNRESOLVED = "Unresolved extern"
 
 
@@ -88,31 +91,33 @@ def _complaint(errors: str, name: str, tool: str) -> str:
 
 
 def _nvjitlink(ptx: bytes, name: str, architecture: Architecture, missing: ToolError) -> Assembly:
-    try:
-        from cuda.bindings import nvjitlink  # noqa: PLC0415
-
-        version = nvjitlink.version()
-    except Exception as error:  # not installed, or its library is not
-        raise MissingAssembler(f"found no assembler, expected one: {ADVICE} ({missing})") from error
-    tool = f"nvJitLink {version[0]}.{version[1]}"
+    release = _nvjitlink_release()
+    if release is None:
+        raise MissingAssembler(f"found no assembler, expected one: {ADVICE} ({missing})")
+    tool = f"{_NVJITLINK} {release}"
+    run = libraries.start(_NVJITLINK, ptx, name, "link", architecture=architecture.name, name=name)
 
     def result() -> Assembled:
-        try:
-            handle = nvjitlink.create(2, [f"-arch={architecture.name}", "-lineinfo"])
-        except nvjitlink.nvJitLinkError as error:
-            raise ToolError(f"{name}: {tool} failed for {architecture.name}: {error}") from error
-        try:
-            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, ptx, len(ptx), name)
-            nvjitlink.complete(handle)
-            cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
-            nvjitlink.get_linked_cubin(handle, cubin)
-        except nvjitlink.nvJitLinkError as error:
-            log = bytearray(nvjitlink.get_error_log_size(handle))
-            nvjitlink.get_error_log(handle, log)
-            text = log.decode("utf-8", "replace").rstrip("\0\n") or str(error)
-            raise ToolError(_complaint(text, name, tool)) from error
-        finally:
-            nvjitlink.destroy(handle)
-        return Assembled(bytes(cubin), tool)
+        found = libraries.outcome(run, _NVJITLINK, name)
+        if found.kind == "failed":
+            raise ToolError(f"{name}: {tool} failed for {architecture.name}: {found.text}")
+        if found.kind != "done":
+            raise ToolError(_complaint(found.text, name, tool))
+        return Assembled(libraries.product(run), tool)
 
-    return Assembly(nullcontext(), result)
+    return Assembly(run, result)
+
+
+def _nvjitlink_release() -> str | None:
+    """The release of nvJitLink, ``None`` where there is none."""
+    return _asked_release() if libraries.is_bound("nvjitlink") else None
+
+
+@cache
+def _asked_release() -> str | None:
+    try:
+        with libraries.start(_NVJITLINK, b"", _NVJITLINK, "version") as run:
+            found = libraries.outcome(run, _NVJITLINK, _NVJITLINK)
+    except ToolError:
+        return None
+    return found.text if found.kind == "done" else None

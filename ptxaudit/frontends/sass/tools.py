@@ -15,7 +15,7 @@ import subprocess
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -121,23 +121,30 @@ class ToolRun:
 
     The process starts at once, so that the caller can read the container meanwhile. It runs in a folder
     of its own, where the copy is called ``file``, within the time, the address space and the output that
-    :class:`ptxaudit.limits.Limits` grant.
+    :class:`ptxaudit.limits.Limits` grant. ``program`` is run in place of a tool of ``_PACKAGES`` with its
+    ``options``.
     """
 
     def __init__(
-        self, tool: str, options: list[str], data: bytes, name: str, file: str = "input.cubin"
+        self,
+        tool: str,
+        options: list[str],
+        data: bytes,
+        name: str,
+        file: str = "input.cubin",
+        program: Sequence[str] | None = None,
     ) -> None:
         self._name = name
         self._tool = tool
         self._seconds = limits().tool_seconds
-        path = find_tool(tool)
+        command = program or [str(find_tool(tool).absolute()), *options, file]
         self._directory = tempfile.TemporaryDirectory(prefix="ptxaudit-")
         try:
             self._path(file).write_bytes(data)
             # Files rather than pipes: the tool never waits for the reader, who is busy with the container.
             with self._path("stdout").open("wb") as stdout, self._path("stderr").open("wb") as stderr:
                 self._process = subprocess.Popen(
-                    [path.absolute(), *options, file],
+                    command,
                     stdin=subprocess.DEVNULL,
                     stdout=stdout,
                     stderr=stderr,

@@ -6,6 +6,7 @@ import pytest
 
 from ptxaudit.arch import Architecture
 from ptxaudit.errors import ToolError
+from ptxaudit.frontends import libraries
 from ptxaudit.frontends.sass import assemble
 from ptxaudit.frontends.sass.assemble import Assembled, MissingAssembler, start_assembler
 from ptxaudit.frontends.sass.elf import read_debug_lines, read_header
@@ -91,6 +92,6 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_no_assembler_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     without_ptxas(monkeypatch)
-    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+    monkeypatch.setattr(libraries, "is_bound", lambda library: False)
     with pytest.raises(MissingAssembler, match=r"expected one: pip install nvidia-cuda-nvcc"):
         start_assembler(b"", "kernel.ptx", HOPPER)
