@@ -42,7 +42,7 @@ class Limits:
     image_megabytes: int = 1024
     unpacked_ratio: int = 200
     kernel_seconds: int = 1800
-    kernel_megabytes: int = 850
+    kernel_megabytes: int = 940
     tool_seconds: int = 300
     tool_megabytes: int = 32768
     tool_output_megabytes: int = 8192

@@ -22,6 +22,7 @@ from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.merge import merged_verdict
 from ptxaudit.engine.registry import load_registry
 from ptxaudit.errors import ToolError
+from ptxaudit.frontends import libraries
 from ptxaudit.frontends.sass import assemble
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images
@@ -135,7 +136,7 @@ def test_that_there_is_no_assembler_is_said_once(narrow: Path, monkeypatch: pyte
         raise ToolError(f"found no {name}")
 
     monkeypatch.setattr(assemble, "find_tool", missing)
-    monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", None)
+    monkeypatch.setattr(libraries, "is_bound", lambda library: False)
     other = narrow.with_name("other.ptx")
     other.write_text(RIGHT)
     done = run(narrow, other)
