@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ptxaudit.ir.cfg import ControlFlowGraph
-from ptxaudit.ir.events import Event
+from ptxaudit.ir.events import Event, UnknownEffect
 from ptxaudit.ir.function import Function, Language, Module
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.launch import Launch
@@ -83,6 +83,13 @@ class FunctionAnalysis:
         """Whether any instruction has an event with one of the traits."""
         return not self.traits.isdisjoint(traits)
 
+    @cached_property
+    def mystery(self) -> Instruction | None:
+        """The first instruction of which nothing at all is known: it may be what any rule is about."""
+        pairs = zip(self.function.instructions, self.events, strict=True)
+        only_unknown = (one for one, events in pairs if events and all(map(_is_unknown, events)))
+        return next(only_unknown, None)
+
     def may_have(self, *traits: Trait) -> bool:
         """:meth:`has`, or an instruction that the tables do not know and that may be anything."""
         return self.has(*traits) or not all(instruction.known for instruction in self.function.instructions)
@@ -95,3 +102,7 @@ class FunctionAnalysis:
             for event in events
             if isinstance(event, kind)
         )
+
+
+def _is_unknown(event: Event) -> bool:
+    return isinstance(event, UnknownEffect)

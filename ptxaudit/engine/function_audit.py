@@ -149,7 +149,7 @@ def _judged(
     audit: FunctionAudit, analysis: FunctionAnalysis, rule: Rule, strict: bool, thresholds: Thresholds
 ) -> tuple[Outcome, list[Finding]]:
     try:
-        outcome = _shown(rule, rule.judge(analysis, thresholds), strict)
+        outcome = _shown(rule, _not_ruled_out(analysis, rule.judge(analysis, thresholds)), strict)
         if outcome.violations and rule.pattern.category is Category.PERFORMANCE:
             outcome = Outcome.of(_priced(analysis, outcome.violations, thresholds), outcome.reason)
         return outcome, list(build_findings(rule, analysis, audit.input, outcome.violations))
@@ -158,6 +158,15 @@ def _judged(
         place = f"{audit.input}: {audit.function.name}: {rule.id}"
         audit.internal_errors.append(InternalError(f"{place}: {message}", traceback.format_exc()))
         return Outcome(Verdict.UNKNOWN, (), message), []
+
+
+def _not_ruled_out(analysis: FunctionAnalysis, outcome: Outcome) -> Outcome:
+    """That a rule is not applicable to a kernel, only if every instruction of it is known."""
+    mystery = analysis.mystery if outcome.verdict is Verdict.NOT_APPLICABLE else None
+    if mystery is None or not analysis.function.is_entry:
+        return outcome
+    opcode = mystery.opcode
+    return Outcome.of([], f"{opcode} is in no instruction table: it may be what the rule is about")
 
 
 def _priced(

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program
-from ptxaudit.analysis.order.rings import falls_short, wanted_iterations
+from ptxaudit.analysis.order.rings import falls_short, never_returning, wanted_iterations
 from ptxaudit.analysis.order.samples import Sample
 from ptxaudit.analysis.order.shapes import shapes
 from ptxaudit.analysis.order.trace import Execution, Step
@@ -31,6 +31,8 @@ _FULL_SAMPLES = (
 )
 # One with which long rings come round twice: only to see whether it hangs, since it takes long where not.
 _LONG_SAMPLE = Sample((8192,))
+# Times round a loop whose buffers no mbarriers keep: rings of up to four, and of up to eight, come round twice.
+_ITERATIONS_OF_BUFFERS = (9, 17)
 # A sampled execution may have this part of the operations; so many that are cut short cost as much as one.
 _SAMPLED_SHARE = 5
 
@@ -260,7 +262,28 @@ def _attempt(
             best.longer = longer
             break
         best = Attempt(longer, shortest, shape, bounds, sample)
-    return best
+    return _with_buffers_returning(program, best, deadline)
+
+
+def _with_buffers_returning(program: Program, attempt: Attempt, deadline: float) -> Attempt:
+    """The attempt with loops gone round until the buffers in them come back, where they ever do."""
+    apart = never_returning(program, attempt.execution) if attempt.execution.complete else {}
+    for iterations in _ITERATIONS_OF_BUFFERS:
+        if not apart or process_time() > deadline:
+            break
+        bounds = _at_least(attempt.bounds, apart, iterations)
+        longer = Machine(program, attempt.shape, bounds, sample=attempt.sample).run()
+        if not longer.complete and not shows_something(longer):
+            break
+        still = never_returning(program, longer)
+        if any(accesses - still.get(loop, frozenset()) for loop, accesses in apart.items()):
+            attempt, apart = replace(attempt, execution=longer, bounds=bounds), still
+    return attempt
+
+
+def _at_least(bounds: Bounds, loops: Iterable[int], iterations: int) -> Bounds:
+    wanted = {loop: max(bounds.limit(loop), iterations) for loop in loops}
+    return replace(bounds, iterations={**(bounds.iterations or {}), **wanted})
 
 
 def shows_something(execution: Execution) -> bool:

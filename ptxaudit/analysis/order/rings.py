@@ -2,13 +2,16 @@
 
 Property: for each loop that waits on two or more mbarriers in turn, the bound with which it would have met
 each of them twice and one of them again, judged by how many it met under the present bound. What counts is
-how often between two initialisations: one in an outer loop makes the barriers new ones. Direction and join
-do not apply: one execution is looked at, and of several wishes for one loop the greatest counts. Known
-limit: a ring whose length depends on the trip count grows with the bound, up to a fixed number of passes.
+how often between two initialisations: one in an outer loop makes the barriers new ones.
+``never_returning`` gives, for each loop that its bound cut short, the accesses to shared or tensor memory and
+the CTA barriers in it that met another place, or another barrier, each time: they may belong to a ring that
+did not come round, or walk on. Direction and join do not apply: one execution is looked at, and of several
+wishes for one loop the greatest counts. Known limit: a ring whose length depends on the trip count grows with
+the bound, up to a fixed number of passes.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from ptxaudit.analysis.order.machine import Bounds
 from ptxaudit.analysis.order.program import Operation, Program
@@ -39,6 +42,40 @@ def falls_short(program: Program, execution: Execution) -> bool:
         _working_loop(program, program.analysis.function.block_of(index).id) is not None
         for index, _, _ in _short_rings(execution)
     )
+
+
+def never_returning(program: Program, execution: Execution) -> dict[int, frozenset[int]]:
+    """By the header of the innermost loop cut short around them: instructions that met a new place each time."""
+    places: dict[tuple[int, int], list[Hashable]] = defaultdict(list)
+    for entry in execution.entries:
+        place = _place(entry) if isinstance(entry, Step) else None
+        if isinstance(entry, Step) and place is not None:
+            places[entry.warp, entry.instruction.index].append(place)
+    returning = {index for (_, index), met in places.items() if len(set(met)) < len(met)}
+    walking = {index for (_, index), met in places.items() if len(met) > 1} - returning
+    by_loop: dict[int, set[int]] = defaultdict(set)
+    for index in walking:
+        header = _cut_short(program, execution, index)
+        if header is not None:
+            by_loop[header].add(index)
+    return {header: frozenset(indices) for header, indices in by_loop.items()}
+
+
+def _place(step: Step) -> Hashable:
+    """What a step touches that a ring could be made of, if anything."""
+    if isinstance(step.event, ev.CtaBarrier):
+        return step.key
+    footprint = step.footprint
+    if footprint is None or footprint.memory[0] not in ("shared", "tmem"):
+        return None
+    return footprint.memory, footprint.starts.tobytes()
+
+
+def _cut_short(program: Program, execution: Execution, index: int) -> int | None:
+    block = program.analysis.function.block_of(index).id
+    loops = (loop for loop in program.analysis.graph.loops if loop.header in execution.bounded)
+    around = [loop for loop in loops if block in loop.blocks]
+    return max(around, key=lambda loop: loop.depth).header if around else None
 
 
 def _short_rings(execution: Execution) -> Iterator[tuple[int, int, int]]:
