@@ -31,7 +31,8 @@ _FULL_SAMPLES = (
 )
 # One with which long rings come round twice: only to see whether it hangs, since it takes long where not.
 _LONG_SAMPLE = Sample((8192,))
-# Times round a loop whose buffers no mbarriers keep: rings of up to four, and of up to eight, come round twice.
+# Times round a loop whose buffers no mbarriers keep: so that rings of up to four, and of up to eight, come
+# round twice.
 _ITERATIONS_OF_BUFFERS = (9, 17)
 # A sampled execution may have this part of the operations; so many that are cut short cost as much as one.
 _SAMPLED_SHARE = 5

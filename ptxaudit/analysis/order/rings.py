@@ -45,7 +45,7 @@ def falls_short(program: Program, execution: Execution) -> bool:
 
 
 def never_returning(program: Program, execution: Execution) -> dict[int, frozenset[int]]:
-    """By the header of the innermost loop cut short around them: instructions that met a new place each time."""
+    """Instructions that met a new place each time, by the header of the innermost loop cut short around."""
     places: dict[tuple[int, int], list[Hashable]] = defaultdict(list)
     for entry in execution.entries:
         place = _place(entry) if isinstance(entry, Step) else None
