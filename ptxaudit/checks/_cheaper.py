@@ -82,7 +82,7 @@ def _judged(analysis: FunctionAnalysis, forms: Sequence[Form], reasons: dict[int
     steps = {step.instruction.index for one in report.executions for step in steps_of(one)}
     known = [form for form in forms if form.index in steps]
     reasons.update({form.index: "no explored execution comes to it" for form in forms if form not in known})
-    found = find_dispensable(analysis, report, known, _all_of, lambda form: _around(analysis, report, form))
+    found = find_dispensable(report, known, _all_of, lambda form: _around(analysis, report, form))
     ordered = {form.index: form for form in found.units}
     others = [form.index for form in known if form.index not in ordered]
     why = found.reason or "with a cheaper form some access or mbarrier phase would no longer be ordered"

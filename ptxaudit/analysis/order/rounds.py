@@ -1,8 +1,7 @@
 """Synchronisation that a kernel can do without, looked for in runs long enough to tell.
 
-``rings`` has loops followed until rings of mbarriers come round twice. A ring that is kept by commit groups
-and CTA barriers alone has none: a run of a few iterations never comes back to a stage, and would show order
-where there is none.
+``rings`` has loops followed until barriers and buffers come round, where they do within its bounds. A run
+that never comes back to a stage would show order where there is none.
 
 Property: an access in a loop *comes round* in an execution that goes through the loop three times when each
 warp that makes it at several places has come to each of them twice, and to one of them again. In a loop that
@@ -11,26 +10,20 @@ Direction and join do not apply. Known limit: an access that walks on through me
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
-from ptxaudit.analysis.order.machine import Bounds
-from ptxaudit.analysis.order.program import compile_program
 from ptxaudit.analysis.order.trace import Execution, Step
-from ptxaudit.analysis.order.whatif import Weakening, dispensable, shows_nothing_new
+from ptxaudit.analysis.order.whatif import Weakening, dispensable
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
 from ptxaudit.words import counted
 
-# Iterations of loops whose trip count is not known; the greater is for rings of up to eight stages.
-_ITERATIONS = (9, 17)
 # Times that a loop is entered again before it is taken to show what its iterations do to each other.
 _LEAST_ROUNDS = 2
-# A longer run may take as many operations as the exploration took in all, or so many.
-_LEAST_OPERATIONS = 6_000
 _Unit = TypeVar("_Unit")
 
 
@@ -87,7 +80,6 @@ def _exits(analysis: FunctionAnalysis, loop: Loop) -> Iterator[int]:
 
 
 def find_dispensable(
-    analysis: FunctionAnalysis,
     report: OrderReport,
     units: Sequence[_Unit],
     weaken: Callable[[Sequence[_Unit]], Weakening],
@@ -95,16 +87,8 @@ def find_dispensable(
 ) -> Found[_Unit]:
     """Like :func:`dispensable`, of those units alone whose ``guarded`` accesses come round."""
     answer = dispensable(report, units, weaken)
-    short = [unit for unit in answer.units if lacking(report, guarded(unit))]
-    if not short:
-        return Found(answer.units, answer.untried)
-    longer = _with_longer_runs(analysis, report, [guarded(unit) for unit in short])
-    unclear = [unit for unit in short if lacking(longer, guarded(unit))]
-    clear = [unit for unit in answer.units if unit not in unclear]
-    added = len(report.executions)
-    new = replace(longer, executions=longer.executions[added:], runs=longer.runs[added:])
-    again = dispensable(new, clear, weaken)
-    return Found(again.units, answer.untried + again.untried, len(unclear))
+    clear = tuple(unit for unit in answer.units if not lacking(report, guarded(unit)))
+    return Found(clear, answer.untried, len(answer.units) - len(clear))
 
 
 def lacking(report: OrderReport, guarded: Repeated) -> bool:
@@ -122,37 +106,6 @@ def lacking(report: OrderReport, guarded: Repeated) -> bool:
 
 def _rounds(execution: Execution, header: int) -> int:
     return max((times for (loop, _), times in execution.loop_visits.items() if loop == header), default=0)
-
-
-def _with_longer_runs(
-    analysis: FunctionAnalysis, report: OrderReport, guarded: Sequence[Repeated]
-) -> OrderReport:
-    """The report with longer runs until the accesses come round.
-
-    One that does not come to its end, or that shows what the report does not hold, is left out.
-    """
-    for iterations in _ITERATIONS:
-        longer = _longer(analysis, report, iterations)
-        if longer is None:
-            return report
-        report = longer
-        if not any(lacking(report, one) for one in guarded):
-            return report
-    return report
-
-
-def _longer(analysis: FunctionAnalysis, report: OrderReport, iterations: int) -> OrderReport | None:
-    run = report.runs[0]
-    known: Mapping[int, int] = run.bounds.iterations or {}
-    explored = sum(execution.operations for execution in report.executions)
-    operations = max(_LEAST_OPERATIONS, explored)
-    bounds = Bounds(operations, iterations, {loop: max(n, iterations) for loop, n in known.items()})
-    longer = replace(run, bounds=bounds)
-    key = f"run of {iterations} iterations"
-    execution = analysis.memo(key, lambda: longer.machine(compile_program(analysis)).run())
-    if not execution.complete or not shows_nothing_new(report, execution):
-        return None
-    return replace(report, executions=[*report.executions, execution], runs=[*report.runs, longer])
 
 
 def _not_round(execution: Execution, accesses: frozenset[int]) -> frozenset[int]:

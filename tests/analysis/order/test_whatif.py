@@ -7,7 +7,7 @@ import pytest
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order import lagged
 from ptxaudit.analysis.order.explore import OrderReport, order_of
-from ptxaudit.analysis.order.rounds import find_dispensable, lacking, repeated
+from ptxaudit.analysis.order.rounds import Found, find_dispensable, lacking, repeated
 from ptxaudit.analysis.order.trace import PhaseComplete, Step
 from ptxaudit.analysis.order.whatif import deeper, dispensable, met_together, shows_nothing_new, without
 from ptxaudit.frontends.ptx import load_ptx
@@ -65,17 +65,29 @@ def test_barriers_of_two_roles_go_together() -> None:
     assert sorted(map(sorted, units)) == [[indices[n], indices[n + 3]] for n in range(3)]
 
 
-def test_a_short_run_does_not_tell_of_a_long_ring() -> None:
-    analysis, report = explored(REDUNDANT / "ring_of_eight_read_late.ptx")
+def without_first_barrier(source: str) -> tuple[bool, Found[frozenset[int]]]:
+    """Whether accesses of a ring do not come round, and whether its barrier can be done without."""
+    module = load_ptx(SourceText("ring.ptx", source))
+    analysis = FunctionAnalysis(module.functions[0], module)
+    report = order_of(analysis)
     unit = frozenset(barriers(analysis)[:1])
     (loop,) = analysis.graph.loops
     events = analysis.occurrences(ev.Access)
     accesses = [instruction.index for instruction, event in events if event.space is ev.StateSpace.SHARED]
     guarded = repeated(analysis, accesses, [loop])
-    assert lacking(report, guarded)
-    assert dispensable(report, [unit], lambda some: without(some[0])).units == (unit,)
-    found = find_dispensable(analysis, report, [unit], lambda some: without(some[0]), lambda _: guarded)
-    assert found.units == ()
+    found = find_dispensable(report, [unit], lambda some: without(some[0]), lambda _: guarded)
+    return lacking(report, guarded), found
+
+
+def test_a_ring_that_comes_round_tells_what_it_needs() -> None:
+    ring = (REDUNDANT / "ring_of_eight_read_late.ptx").read_text()
+    assert without_first_barrier(ring) == (False, Found(()))
+
+
+def test_a_run_too_short_for_a_ring_does_not_tell() -> None:
+    ring = (REDUNDANT / "ring_of_eight_read_late.ptx").read_text()
+    longer = ring.replace(", 8;", ", 64;").replace("tile[8192]", "tile[32768]")
+    assert without_first_barrier(longer) == (True, Found((), unclear=1))
 
 
 @pytest.mark.parametrize(
