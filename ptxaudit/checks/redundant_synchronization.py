@@ -221,7 +221,6 @@ def _try_without(analysis: FunctionAnalysis, found: _Found) -> None:
     units = [*_units(analysis, report, barriers), *(frozenset((fence,)) for fence in fences)]
     candidates = [unit for unit in units if _is_judged(analysis, report, unit, gone)]
     answer = find_dispensable(
-        analysis,
         report,
         candidates,
         lambda some: without(gone.union(*some)),

@@ -147,7 +147,6 @@ def _judge(setting: _Setting, loops: list[list[_Wait]]) -> Outcome:
         if is_wgmma and _has_unsure_operands(setting):
             continue
         answer = find_dispensable(
-            analysis,
             report,
             waits,
             lambda some: setting.weaken(some, 1),
