@@ -195,7 +195,6 @@ def _most(setting: _Setting, waits: list[_Wait]) -> int:
     more = 1
     while more < setting.most_more and all(_leaves_more(setting.analysis, wait, more + 1) for wait in waits):
         ordered = find_dispensable(
-            setting.analysis,
             setting.report,
             [more + 1],
             lambda some: setting.weaken(waits, some[0]),
