@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program
-from ptxaudit.analysis.order.rings import falls_short, never_returning, wanted_iterations
+from ptxaudit.analysis.order.rings import falls_short, not_round, wanted_iterations
 from ptxaudit.analysis.order.samples import Sample
 from ptxaudit.analysis.order.shapes import shapes
 from ptxaudit.analysis.order.trace import Execution, Step
@@ -268,7 +268,7 @@ def _attempt(
 
 def _with_buffers_returning(program: Program, attempt: Attempt, deadline: float) -> Attempt:
     """The attempt with loops gone round until the buffers in them come back, where they ever do."""
-    apart = never_returning(program, attempt.execution) if attempt.execution.complete else {}
+    apart = not_round(program, attempt.execution, 1) if attempt.execution.complete else {}
     for iterations in _ITERATIONS_OF_BUFFERS:
         if not apart or process_time() > deadline:
             break
@@ -276,7 +276,7 @@ def _with_buffers_returning(program: Program, attempt: Attempt, deadline: float)
         longer = Machine(program, attempt.shape, bounds, sample=attempt.sample).run()
         if not longer.complete and not shows_something(longer):
             break
-        still = never_returning(program, longer)
+        still = not_round(program, longer, 2)
         if any(accesses - still.get(loop, frozenset()) for loop, accesses in apart.items()):
             attempt, apart = replace(attempt, execution=longer, bounds=bounds), still
     return attempt

@@ -3,11 +3,12 @@
 Property: for each loop that waits on two or more mbarriers in turn, the bound with which it would have met
 each of them twice and one of them again, judged by how many it met under the present bound. What counts is
 how often between two initialisations: one in an outer loop makes the barriers new ones.
-``never_returning`` gives, for each loop that its bound cut short, the accesses to shared or tensor memory and
-the CTA barriers in it that met another place, or another barrier, each time: they may belong to a ring that
-did not come round, or walk on. Direction and join do not apply: one execution is looked at, and of several
-wishes for one loop the greatest counts. Known limit: a ring whose length depends on the trip count grows with
-the bound, up to a fixed number of passes.
+``not_round`` gives, for each loop that its bound cut short, the accesses to shared or tensor memory and the
+CTA barriers in it that did not meet each place, or barrier, so many times and one of them again: they may
+belong to a ring that did not come round, or walk on.
+Direction and join do not apply: one execution is looked at, and of several wishes for one loop the greatest
+counts. Known limit: a ring whose length depends on the trip count grows with the bound, up to a fixed number
+of passes.
 """
 
 from collections import Counter, defaultdict
@@ -44,17 +45,16 @@ def falls_short(program: Program, execution: Execution) -> bool:
     )
 
 
-def never_returning(program: Program, execution: Execution) -> dict[int, frozenset[int]]:
-    """Instructions that met a new place each time, by the header of the innermost loop cut short around."""
+def not_round(program: Program, execution: Execution, times: int) -> dict[int, frozenset[int]]:
+    """Instructions that did not come round so many times, by the innermost loop around that was cut short."""
     places: dict[tuple[int, int], list[Hashable]] = defaultdict(list)
     for entry in execution.entries:
         place = _place(entry) if isinstance(entry, Step) else None
         if isinstance(entry, Step) and place is not None:
             places[entry.warp, entry.instruction.index].append(place)
-    returning = {index for (_, index), met in places.items() if len(set(met)) < len(met)}
-    walking = {index for (_, index), met in places.items() if len(met) > 1} - returning
+    short = {index for (_, index), met in places.items() if 1 < len(set(met)) > (len(met) - 1) // times}
     by_loop: dict[int, set[int]] = defaultdict(set)
-    for index in walking:
+    for index in short:
         header = _cut_short(program, execution, index)
         if header is not None:
             by_loop[header].add(index)
