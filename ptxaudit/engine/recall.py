@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ptxaudit.engine import kept
+from ptxaudit.engine import serialization
 from ptxaudit.engine.image import KernelImage, Place
 from ptxaudit.engine.launches import launch_identities
 from ptxaudit.engine.registry import ShippedCheck
@@ -81,7 +81,7 @@ class Recall:
             return None
         try:
             names = {} if self._by_name else _names(images)
-            results = kept.from_bytes(content, _renaming(names))
+            results = serialization.from_bytes(content, _renaming(names))
             with sources_beside(images[0].folder):
                 return results if all(_is_current(one) for one in results) else None
         except Exception:  # whatever a content that is not ours brings about
@@ -98,7 +98,7 @@ class Recall:
         """What the audit of a prepared task gave, under the real names of its images, and kept."""
         key = self._key(task.images)
         if key is not None and all(_is_lasting(one) for one in results):
-            content = kept.to_bytes(tuple(replace(one, timings={}) for one in results))
+            content = serialization.to_bytes(tuple(replace(one, timings={}) for one in results))
             if content is not None:
                 self._store.put(key, content)
         renamed = _renaming(task.names)

@@ -9,8 +9,8 @@ import pytest
 from audit_support import KERNEL, tiny_registry
 
 from ptxaudit.engine import image_audit as audit_module
-from ptxaudit.engine import kept
 from ptxaudit.engine import recall as recall_module
+from ptxaudit.engine import serialization
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.function_audit import InternalError
 from ptxaudit.engine.image import ImageKind, KernelImage, Place, image_of
@@ -272,14 +272,17 @@ def test_what_is_no_result_is_not_taken(content: bytes, store: ResultStore) -> N
 def test_values_of_results_come_back_as_they_were() -> None:
     source = CommentedSource("a.cu", "text \ud800\0\n", frozenset({3, 1}))
     found = (ImageResult(None, code={"name": b"\0\xff"}, sources={"a": source}, listings={"x": "<x>"}),)
-    content = kept.to_bytes(found)
+    content = serialization.to_bytes(found)
     assert content is not None
-    assert kept.from_bytes(content, str) == found
-    assert kept.from_bytes(content, str.upper)[0].listings == {"X": "<X>"}
+    assert serialization.from_bytes(content, str) == found
+    assert serialization.from_bytes(content, str.upper)[0].listings == {"X": "<X>"}
 
 
 def test_results_that_cannot_be_read_back_are_not_kept() -> None:
     many = {str(number): "[]" * 100 for number in range(30_000)}
-    assert kept.to_bytes((ImageResult(None, listings=many),)) is None
-    assert kept.to_bytes((ImageResult(None, listings={"long": "x" * kept.MOST_BYTES}),)) is None
-    assert kept.to_bytes((ImageResult(None, listings={"other": object()}),)) is None  # type: ignore[dict-item]
+    assert serialization.to_bytes((ImageResult(None, listings=many),)) is None
+    assert (
+        serialization.to_bytes((ImageResult(None, listings={"long": "x" * serialization.MOST_BYTES}),))
+        is None
+    )
+    assert serialization.to_bytes((ImageResult(None, listings={"other": object()}),)) is None  # type: ignore[dict-item]

@@ -10,16 +10,18 @@ values in turn) and bytes (in base64).
 
 import base64
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
 
+from ptxaudit import source
+from ptxaudit.engine import results as image_results
 from ptxaudit.engine.results import ImageResult
+from ptxaudit.rules import budget, model
 
-_HELD_IN = ("ptxaudit.engine.results", "ptxaudit.rules.budget", "ptxaudit.rules.model", "ptxaudit.source")
+_HELD_IN = (image_results, budget, model, source)
 # Most bytes of a result: of real kernels at most 1 MB was seen. A list takes 40 times its shortest text.
 MOST_BYTES = 1 << 25
 _MOST_LISTS = 1 << 21
@@ -113,14 +115,11 @@ def _held() -> dict[str, type]:
     """Records and enumerations that results may hold, by name."""
     found: dict[str, type] = {}
     for module in _HELD_IN:
-        for name, kind in vars(sys.modules[module]).items():
-            if isinstance(kind, type) and kind.__module__ == module and _is_held(kind):
+        for name, kind in vars(module).items():
+            is_own = isinstance(kind, type) and kind.__module__ == module.__name__
+            if is_own and (is_dataclass(kind) or issubclass(kind, Enum)):
                 found[name] = kind
     return found
-
-
-def _is_held(kind: type) -> bool:
-    return is_dataclass(kind) or issubclass(kind, Enum)
 
 
 @cache
