@@ -277,13 +277,11 @@ def _ranked(placed: list[_Placed]) -> list[_Placed]:
 def _shared(place: PlaceCost, loops: Mapping[int, LoopCost]) -> PlaceCost:
     """A place with its share of what its loop spends, where it is part of that."""
     loop = None if place.loop is None else loops.get(place.loop)
-    if loop is None or loop.cycles is None or place.cycles is None or loop.cycles.estimate <= 0:
+    if loop is None or place.index not in loop.on_way:
         return place
-    return (
-        replace(place, share=place.cycles.estimate / loop.cycles.estimate)
-        if place.index in loop.on_way
-        else place
-    )
+    if place.cycles is None or loop.cycles is None or loop.cycles.estimate <= 0:
+        return place
+    return replace(place, share=place.cycles.estimate / loop.cycles.estimate)
 
 
 # Prices ----------------------------------------------------------------------------------------------
@@ -310,11 +308,12 @@ def _price(
             continue
         first = term is operation.terms[0]
         missing = loads if operation.invalidates and first else Loads()
-        measure = _Measure(setting.ranking, term, there, _flushed(operation, traffic))
+        matched = _matched(setting.ranking, term, there)
+        measure = _Measure(setting.ranking, term, matched, there, _flushed(operation, traffic))
         one = _term(measure, missing)
         if one is None and first:
             return None
-        named = measure.matched if first else named
+        named = matched if first else named
         if one is None:
             continue
         cycles += one.cycles
@@ -335,33 +334,35 @@ def _flushed(operation: Operation, traffic: Traffic) -> Traffic | None:
     return traffic if operation.flush is not None and operation.flush > Scope.CTA else None
 
 
+def _matched(table: Measurements, term: Term, there: Circumstances) -> str | None:
+    """The first name of a term that a table knows."""
+    return next((name for name in term.names if table.estimate(name, there) is not None), None)
+
+
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """A term in its circumstances but for the loads; ``traffic`` is what a flush finds in flight."""
+    """A term in its circumstances but for the loads: ``matched`` is the operation that it is measured as,
+    ``traffic`` what a flush finds in flight."""
 
     table: Measurements
     term: Term
+    matched: str | None
     there: Circumstances
     traffic: Traffic | None
 
-    def at(self, loads: int, stores: int, work: int | None = None) -> Estimate | None:
-        """What was measured of the first name that the table knows."""
-        work = self.there.work if work is None else work
-        circumstances = replace(self.there, loads=loads, stores=stores, work=work)
+    def at(self, loads: int, stores: int) -> Estimate | None:
+        """What was measured with so many loads behind it and stores before it."""
+        circumstances = replace(self.there, loads=loads, stores=stores)
         return None if self.matched is None else self.table.estimate(self.matched, circumstances)
-
-    @property
-    def matched(self) -> str | None:
-        """The first name of the term that the table knows."""
-        return next((n for n in self.term.names if self.table.estimate(n, self.there) is not None), None)
 
     def whole(self, loads: int, traffic: Traffic | None) -> Estimate | None:
         """The cost where ``loads`` miss behind it. In the measured loops the loads behind a memory barrier
-        were in flight at the next one: where nothing is, what that adds is taken off."""
+        were in flight at the next one: where nothing is, what that adds is taken off, and where only loads
+        are, and none stand behind it, one store stands for them."""
         if traffic is None:
             return self.at(loads, self.there.stores)
         if traffic.stores or traffic.fetched:
-            return self.at(loads, traffic.stores or (not loads))
+            return self.at(loads, traffic.stores or (0 if loads else 1))
         idle = self.at(0, 0)
         behind, before = self.at(loads, 1), self.at(0, 1)
         if not loads or idle is None or behind is None or before is None:

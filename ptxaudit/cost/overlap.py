@@ -28,7 +28,6 @@ from ptxaudit.rules.budget import Part
 # Of dependent arithmetic on Hopper, as the benchmark's chain of multiply-adds has it.
 CYCLES_OF_A_STEP = 4
 _SCHEDULERS = 4
-_MOVED_ACROSS = (Part.ARRIVE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +51,18 @@ class Overlap:
 
     analysis: FunctionAnalysis
     all_operations: tuple[Operation, ...]
-    _stretches: dict[int, tuple[Stretch, ...]] = field(default_factory=dict)
+    _stretches: dict[int, dict[int, Stretch]] = field(default_factory=dict)
     _work: dict[tuple[int, ...], tuple[int, int]] = field(default_factory=dict)
 
     def behind(self, operation: Operation, loop: Loop) -> Stretch | None:
         """The stretch that follows an operation; ``None`` where not every iteration executes it."""
-        own = self._of(loop)
         last = max(operation.instructions)
-        return next((one for one in own if last in one.instructions[:1]), None)
+        stretch = self.around(last, loop)
+        return stretch if stretch is not None and stretch.instructions[0] == last else None
 
     def around(self, index: int, loop: Loop) -> Stretch | None:
         """The stretch that an instruction stands in; ``None`` where not every iteration executes it."""
-        return next((one for one in self._of(loop) if index in one.instructions), None)
+        return self._of(loop).get(index)
 
     def work(self, stretch: Stretch, threads: int) -> int:
         """Cycles of independent arithmetic of a warp in a stretch that ``threads`` of the CTA execute."""
@@ -82,9 +81,12 @@ class Overlap:
     def _instruction(self, index: int) -> Instruction:
         return self.analysis.function.instructions[index]
 
-    def _of(self, loop: Loop) -> tuple[Stretch, ...]:
+    def _of(self, loop: Loop) -> dict[int, Stretch]:
+        """The stretches of a loop by the instructions in them, each of which stands in one."""
         if loop.header not in self._stretches:
-            self._stretches[loop.header] = tuple(self._cut(self._iteration(loop)))
+            stretches = self._cut(self._iteration(loop))
+            by_index = {index: stretch for stretch in stretches for index in stretch.instructions}
+            self._stretches[loop.header] = by_index
         return self._stretches[loop.header]
 
     def _iteration(self, loop: Loop) -> list[int]:
@@ -111,7 +113,7 @@ class Overlap:
         cuts = [
             (place[last], one)
             for one in self.all_operations
-            if one.part not in _MOVED_ACROSS and (last := max(one.instructions)) in place
+            if one.part is not Part.ARRIVE and (last := max(one.instructions)) in place
         ]
         cuts.sort(key=lambda cut: cut[0])
         for number, (start, _) in enumerate(cuts):
