@@ -30,16 +30,17 @@ class Limits:
     """Every limit; each is a whole number of at least 1.
 
     ``nesting``: how deep a file may be in others. ``members``: files, and entries of fatbins, in one input.
-    ``image_megabytes``: one PTX text or cubin. ``unpacked_ratio``: what is decompressed, to what it took:
-    of one image above 32 MB, and of all of an input above 1 GB. ``kernel_seconds`` of processor time and
-    ``kernel_megabytes``, by which the process grows, for all rules on one function. ``tool_seconds``,
-    ``tool_megabytes`` and ``tool_output_megabytes`` for one run of a disassembler, an assembler or NVRTC,
-    elapsed time and address space.
+    ``image_megabytes``: one PTX text or cubin. ``functions``: those of one that are asked for.
+    ``unpacked_ratio``: what is decompressed, to what it took: of one image above 32 MB, and of all of an
+    input above 1 GB. ``kernel_seconds`` of processor time and ``kernel_megabytes``, by which the process
+    grows, for all rules on one function. ``tool_seconds``, ``tool_megabytes`` and ``tool_output_megabytes``
+    for one run of a disassembler, an assembler or NVRTC, elapsed time and address space.
     """
 
     nesting: int = 8
     members: int = 1_000_000
     image_megabytes: int = 1024
+    functions: int = 100_000
     unpacked_ratio: int = 200
     kernel_seconds: int = 1800
     kernel_megabytes: int = 940

@@ -189,6 +189,21 @@ def test_a_function_that_takes_too_much_is_unknown(
     assert capfd.readouterr().out.startswith("incomplete: 1 function not audited in full\n")
 
 
+def test_an_image_of_too_many_functions_is_not_read(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of one that is asked for by name the others do not count."""
+    head, entry = KERNEL.split(".visible", 1)
+    Path("two.ptx").write_text(f"{head}.visible{entry}\n.visible{entry.replace('kernel', 'other')}")
+    Path("two.cubin").write_bytes(TWO_KERNELS.read_bytes())
+    limit = ["--limit", "functions=1", *RULE]
+    assert run("two.ptx", "two.cubin", "good.ptx", *limit) == 3
+    printed = capfd.readouterr().out
+    assert printed.startswith("incomplete: 2 inputs could not be read\n")
+    for name in ("two.ptx", "two.cubin"):
+        assert f"{name}: found 2 functions, expected at most 1 (functions)" in printed
+    assert [one["name"] for one in report()["functions"]] == ["kernel"]
+    assert run("two.ptx", "--kernel", "^other$", *limit) in (0, 1)
+
+
 def test_a_limit_that_is_not_known_is_an_error(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     for wrong in ("kernel-second=3", "kernel-seconds=0", "kernel-seconds", "kernel-seconds=1e3"):
         assert run("good.ptx", "--limit", wrong) == 2

@@ -59,7 +59,7 @@ from ptxaudit.frontends.sass.elf import DebugLines, read_debug_lines
 from ptxaudit.frontends.sass.size import is_read_in_parts
 from ptxaudit.ir.events import Transfer, TransferKind
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
-from ptxaudit.limits import DISTURBANCES, LimitReached, bounded, in_force
+from ptxaudit.limits import DISTURBANCES, LimitReached, bounded, in_force, limits
 from ptxaudit.rules.budget import Budget
 from ptxaudit.rules.model import (
     Category,
@@ -231,6 +231,7 @@ def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | No
     results: list[ImageResult] = []
     parts = load_parts(image, options.selection.name_filter, sought_roots(options))
     holds_functions = False
+    number = 0
     lines: DebugLines | None = None
     while True:
         with bounded():
@@ -238,6 +239,8 @@ def _part_by_part(image: KernelImage, options: AuditOptions) -> ImageResult | No
         if part is None:
             break
         holds_functions = holds_functions or bool(part.module.functions or part.module.ruled_out)
+        number += _number_of_functions(part.module, part.own, options)
+        _require_few(image, number)
         audited = _audit_module(image, part.module, options, part.own)
         if audited is not None:
             audited.debug_lines = lines  # those of the whole cubin, which are read once
@@ -254,7 +257,22 @@ def _audit_own_language(
     """An image judged in its own language; ``None`` when none of its functions is asked for."""
     with bounded():
         module = load_image(image, options.selection.name_filter, sought)
+    _require_few(image, _number_of_functions(module, len(module.functions), options))
     return _audit_module(image, module, options, len(module.functions))
+
+
+def _number_of_functions(module: Module, own: int, options: AuditOptions) -> int:
+    """How many are asked for."""
+    ruled_out = (one for several in module.ruled_out.values() for one in several)
+    every = (*module.functions[:own], *ruled_out, *module.unread)
+    return sum(_is_chosen(one, options) for one in every)
+
+
+def _require_few(image: KernelImage, number: int) -> None:
+    """Raise :class:`InputError` for an image of more functions than are audited."""
+    most = limits().functions
+    if number > most:
+        raise InputError(f"{image.name}: found {number} functions, expected at most {most} (functions)")
 
 
 def _audit_module(image: KernelImage, module: Module, options: AuditOptions, own: int) -> _ImageAudit | None:
