@@ -264,8 +264,8 @@ def _audit_own_language(
 def _number_of_functions(module: Module, own: int, options: AuditOptions) -> int:
     """How many are asked for."""
     ruled_out = (one for several in module.ruled_out.values() for one in several)
-    every = (*module.functions[:own], *ruled_out, *module.unread)
-    return sum(_is_chosen(one, options) for one in every)
+    number = sum(_is_chosen(one, options) for one in (*module.functions[:own], *ruled_out))
+    return number + sum(_is_chosen(one, options) for one in module.unread)
 
 
 def _require_few(image: KernelImage, number: int) -> None:

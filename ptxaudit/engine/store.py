@@ -21,6 +21,8 @@ _WRITES_BETWEEN_CHECKS = 200
 _MOST_UNPACKED = 1 << 25
 # Beyond this nothing was used so lately that its place in the order of use matters to anyone.
 _SAME_USE_SECONDS = 3600
+# What a damaged file brings about: names in it need not be text, either.
+_FAULTS = (sqlite3.Error, UnicodeDecodeError)
 _TABLE = """
 CREATE TABLE IF NOT EXISTS results (
   key TEXT PRIMARY KEY,
@@ -50,7 +52,7 @@ class ResultStore:
             row = self._connection.execute(
                 "SELECT digest, content, used FROM results WHERE key = ?", (key,)
             ).fetchone()
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             self._failed(error)
             return None
         content = None if row is None else _unpacked(*row[:2])
@@ -77,7 +79,7 @@ class ResultStore:
         if self._connection is not None:
             if self._writes:
                 self._shrink()
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(*_FAULTS):
                 self._connection.close()
             self._connection = None
 
@@ -86,21 +88,21 @@ class ResultStore:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             try:
                 return _connected(self._file)
-            except sqlite3.DatabaseError as error:
+            except _FAULTS as error:
                 if not _is_damaged(error):
                     raise
                 self._remove()
                 return _connected(self._file)
-        except (sqlite3.Error, OSError) as error:
+        except (*_FAULTS, OSError) as error:
             self._note(error)
             return None
 
-    def _failed(self, error: sqlite3.Error) -> None:
+    def _failed(self, error: Exception) -> None:
         """Start anew where the file is damaged: what is in it cannot be of use to anyone."""
         if self._connection is None or not _is_damaged(error):
             self._note(error)
             return
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*_FAULTS):
             self._connection.close()
         self._connection = None
         try:
@@ -119,7 +121,7 @@ class ResultStore:
             return False
         try:
             self._connection.execute(statement, values)
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             # What is there already can still be read.
             self._failed(error)
             return False
@@ -139,7 +141,7 @@ class ResultStore:
                 " sum(size) OVER (ORDER BY used DESC, key) AS upto FROM results) WHERE upto > ?)",
                 (room,),
             )
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             self._failed(error)
 
     def _note(self, error: Exception) -> None:
@@ -155,15 +157,15 @@ def _connected(file: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(_TABLE)
-    except sqlite3.Error:
+    except _FAULTS:
         connection.close()
         raise
     return connection
 
 
-def _is_damaged(error: sqlite3.Error) -> bool:
+def _is_damaged(error: Exception) -> bool:
     """Whether a file is no database or not a whole one; errors of the system are of a class of their own."""
-    return type(error) is sqlite3.DatabaseError
+    return type(error) in (sqlite3.DatabaseError, UnicodeDecodeError)
 
 
 def _digest(content: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """The PTX front end: text to syntax tree, back to text, and lowered to the intermediate representation."""
 
 from ptxaudit.frontends.collection import collection_paused
+from ptxaudit.errors import InputError
 from ptxaudit.frontends.ptx.lower import lower_module
 from ptxaudit.frontends.ptx.parser import parse_ptx
 from ptxaudit.frontends.ptx.printer import print_ptx
@@ -18,4 +19,7 @@ def load_ptx(source: SourceText) -> Module:
     Raises :class:`ptxaudit.errors.SyntaxFault` or :class:`ptxaudit.errors.UnsupportedArchitecture`.
     """
     with collection_paused():
+        try:
         return lower_module(parse_ptx(source), source)
+    except RecursionError as error:  # brackets are counted, and a sum of thousands of terms is as deep
+        raise InputError(f"{source.name}: found an expression of too many terms") from error

@@ -54,6 +54,8 @@ def parse_listing(output: bytes, file: str) -> tuple[Section, ...]:
 
 def _instructions(entry: dict[str, Any]) -> list[dict[str, Any]]:
     instructions: list[dict[str, Any]] = entry["sass-instructions"]
+    if not isinstance(instructions, list):
+        raise TypeError("instructions that are no list")
     for one in instructions:
         parts = one["opcode"], one.get("operands", ""), one.get("predicate", "")
         if not (isinstance(parts[0], str) and isinstance(parts[1], str) and isinstance(parts[2], str)):
