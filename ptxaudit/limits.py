@@ -22,7 +22,7 @@ _AGAIN_SECONDS = 2.0
 _MEMORY = Path("/proc/self/statm")
 # The C library keeps what small arrays leave free between others: of 1,060 MB that the largest kernels of
 # flashinfer-cubin took it were 660 MB. It gives that back when asked, once a process has grown by so much.
-_SLACK = 96 * _MEGABYTE
+_SLACK = 64 * _MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +132,14 @@ class _Watch(threading.Thread):
         started, before = self._before
         if time.process_time() - started > self._given.kernel_seconds:
             return f"stopped after {self._given.kernel_seconds} s (kernel-seconds)"
-        if self._needed() - before > self._given.kernel_megabytes * _MEGABYTE:
+        most = before + self._given.kernel_megabytes * _MEGABYTE
+        if self._needed(_SLACK) > most and self._needed(0) > most:
             return f"stopped at {self._given.kernel_megabytes} MB of memory (kernel-megabytes)"
         return None
 
-    def _needed(self) -> int:
-        """The memory of this process in bytes, without what is free in it where that may be much."""
-        if _resident() - self._trimmed_at > _SLACK:
+    def _needed(self, slack: int) -> int:
+        """The memory of this process in bytes, without what is free in it where that may be more than so."""
+        if _resident() - self._trimmed_at > slack:
             _give_back()
             self._trimmed_at = _resident()
         return _resident()
@@ -152,7 +153,7 @@ class _Watch(threading.Thread):
                 _interrupt(self._watched, None)
         # What this function leaves free is not to count for the next one.
         self._trimmed_at = min(self._trimmed_at, self._before[1])
-        self._needed()
+        self._needed(_SLACK)
         return self._reason
 
 

@@ -20,6 +20,6 @@ def load_ptx(source: SourceText) -> Module:
     """
     with collection_paused():
         try:
-        return lower_module(parse_ptx(source), source)
-    except RecursionError as error:  # brackets are counted, and a sum of thousands of terms is as deep
-        raise InputError(f"{source.name}: found an expression of too many terms") from error
+            return lower_module(parse_ptx(source), source)
+        except RecursionError as error:  # brackets are counted, and a sum of thousands of terms is as deep
+            raise InputError(f"{source.name}: found an expression of too many terms") from error

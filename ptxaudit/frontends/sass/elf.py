@@ -45,6 +45,7 @@ _UNIT_LENGTH_BYTES = 4
 _SET_ADDRESS = 2  # DW_LNE_set_address
 # An instruction of 16 bytes has one or two rows of some bytes each.
 _LINE_BYTES_PER_CODE_BYTE = 2
+_LINE_VERSIONS = (2, 3, 4)
 _MORE_LINE_BYTES = 1 << 16
 _RELOCATION = struct.Struct("<QQ")
 _RELOCATION_WITH_ADDEND = struct.Struct("<QQq")
@@ -212,6 +213,10 @@ def _line_tables(data: bytes, table: list[Section], name: str) -> dict[str, tupl
         length = int.from_bytes(content[start : start + _UNIT_LENGTH_BYTES], "little")
         end = start + _UNIT_LENGTH_BYTES + length
         unit = content[start:end]
+        # Tables of version 5 may state 2^64 entries that take no bytes.
+        version = int.from_bytes(unit[_UNIT_LENGTH_BYTES : _UNIT_LENGTH_BYTES + 2], "little")
+        if version not in _LINE_VERSIONS:
+            raise ValueError(f"a line table of version {version}")
         stream = BytesIO(unit)
         header = struct_parse(structs.Dwarf_lineprog_header, stream, 0)
         holder, base = "", 0

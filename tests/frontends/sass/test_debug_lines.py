@@ -11,6 +11,7 @@ from tools_support import ptxas
 
 from ptxaudit.errors import BinaryFault
 from ptxaudit.frontends.sass.elf import LineRow, read_debug_lines
+from ptxaudit.frontends.sass.sections import read_sections
 from ptxaudit.frontends.sass.tools import find_tool
 
 PTX = """\
@@ -123,3 +124,13 @@ def test_malformed_line_information_is_one_error(cubin: Path) -> None:
     broken = data[: header - 10] + b"\xff" * 4 + data[header - 6 :]
     with pytest.raises(BinaryFault, match=r"k\.cubin: found malformed line information"):
         read_debug_lines(broken, "k.cubin")
+
+
+@pytest.mark.parametrize("version", [5, 63, 0xFFFF])
+def test_a_line_table_of_a_version_that_no_compiler_writes_is_not_read(cubin: Path, version: int) -> None:
+    """Of version 5 and later the library reads as many entries as are stated, though they take no bytes."""
+    content = bytearray(cubin.read_bytes())
+    section = next(one for one in read_sections(bytes(content), "c") if "debug_line" in one.name)
+    content[section.offset + 4 : section.offset + 6] = version.to_bytes(2, "little")
+    with pytest.raises(BinaryFault, match=f"a line table of version {version}"):
+        read_debug_lines(bytes(content), "kernel.cubin")
