@@ -1,7 +1,7 @@
 """The PTX front end: text to syntax tree, back to text, and lowered to the intermediate representation."""
 
-from ptxaudit.frontends.collection import collection_paused
 from ptxaudit.errors import InputError
+from ptxaudit.frontends.collection import collection_paused
 from ptxaudit.frontends.ptx.lower import lower_module
 from ptxaudit.frontends.ptx.parser import parse_ptx
 from ptxaudit.frontends.ptx.printer import print_ptx
