@@ -22,16 +22,17 @@ _SHOWN_COPIES = 32
 def without_copies(findings: Iterable[Finding]) -> list[Finding]:
     """The findings of one function in their order, each with the places of its copies."""
     groups: dict[Hashable, list[Finding]] = {}
-    for finding in findings:
-        groups.setdefault(_origin(finding), []).append(finding)
+    for position, finding in enumerate(findings):
+        origin = _origin(finding)
+        groups.setdefault(position if origin is None else origin, []).append(finding)
     return [_one(group) for group in groups.values()]
 
 
-def _origin(finding: Finding) -> Hashable:
-    """What copies have in common; of a finding that is not in SASS its fingerprint."""
+def _origin(finding: Finding) -> Hashable | None:
+    """What copies have in common; ``None`` for what is a copy of nothing, as a finding outside SASS."""
     place = finding.primary
     if place.location.kind is not LocationKind.SASS:
-        return finding.fingerprint
+        return None
     rule = (finding.rule, finding.severity, finding.suppressed, finding.input, finding.function)
     lines = {twin.location.kind: twin.location for twin in reversed(place.twins)}
     if LocationKind.PTX in lines:
@@ -39,7 +40,7 @@ def _origin(finding: Finding) -> Hashable:
     code = tuple(_REGISTER.sub(r"\1", one.text) for one in (place, *finding.related))
     source = lines.get(LocationKind.SOURCE)
     if source is None and not finding.related:
-        return finding.fingerprint  # an invalidate looks like any other
+        return None  # an invalidate looks like any other
     return rule, source, code
 
 

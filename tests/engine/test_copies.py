@@ -90,3 +90,8 @@ def test_another_rule_severity_or_instruction_and_ptx_are_no_copies() -> None:
         found(5, PTX),
     ]
     assert left(findings) == findings
+
+
+def test_the_same_fingerprint_in_both_languages_makes_no_copies() -> None:
+    findings = [found(0, PTX), found(0, sass(16, "CCTL.IVALL"))]
+    assert left(findings) == findings
