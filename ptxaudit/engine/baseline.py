@@ -8,9 +8,9 @@ an instruction of which ptxas made copies that SASS alone does not tell to be on
 """
 
 import json
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -51,9 +51,8 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class BaselineEntry:
-    """One known finding; the last three are as a :class:`Finding` has them, empty in files of before.
-
-    ``evidence`` is the language that it was found in, ``ptx`` or ``sass``.
+    """One known finding. ``operation`` and ``likeness`` are as a :class:`Finding` has them, ``evidence`` is
+    ``ptx`` or ``sass``, the language that it was found in; earlier files have none of the three.
     """
 
     fingerprint: str
@@ -135,13 +134,13 @@ def match(findings: Iterable[Finding], entries: Iterable[BaselineEntry]) -> Matc
     waiting = {position: entry_of(finding) for position, finding in enumerate(findings)}
     known: set[int] = set()
     for of_entry, of_finding in _TIERS:
-        offered: dict[_Key, list[int]] = defaultdict(list)
+        offered: dict[_Key, deque[int]] = defaultdict(deque)
         for number, entry in left.items():
             offered[of_entry(entry)].append(number)
         for position, wanted in list(waiting.items()):
             key = of_finding(wanted)
             if key is not None and offered[key]:
-                del left[offered[key].pop(0)], waiting[position]
+                del left[offered[key].popleft()], waiting[position]
                 known.add(position)
     return Matched(frozenset(known), tuple(left.values()))
 
@@ -172,15 +171,7 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     if fault is not None:
         raise UsageError(f"--baseline {path}: {fault}")
     return tuple(
-        BaselineEntry(
-            entry["fingerprint"],
-            entry["rule"],
-            entry["function"],
-            entry["opcode"],
-            entry.get("operation", ""),
-            entry.get("likeness", ""),
-            entry.get("evidence", ""),
-        )
+        BaselineEntry(**{key: value for key, value in entry.items() if key != "message"})
         for entry in document["findings"]
     )
 
@@ -193,14 +184,7 @@ def render_baseline(findings: Iterable[Finding]) -> str:
 
 
 def _document(finding: Finding) -> dict[str, Any]:
-    entry = entry_of(finding)
-    return {
-        "fingerprint": entry.fingerprint,
-        "rule": entry.rule,
-        "function": entry.function,
-        "opcode": entry.opcode,
-        "operation": entry.operation,
-        "likeness": entry.likeness,
-        **({"evidence": entry.evidence} if entry.evidence else {}),
-        "message": finding.message,
-    }
+    entry = asdict(entry_of(finding))
+    if not entry["evidence"]:
+        del entry["evidence"]
+    return {**entry, "message": finding.message}
