@@ -84,7 +84,7 @@ class FunctionAnalysis:
         return not self.traits.isdisjoint(traits)
 
     @cached_property
-    def mystery(self) -> Instruction | None:
+    def first_unknown(self) -> Instruction | None:
         """The first instruction of which nothing at all is known: it may be what any rule is about."""
         pairs = zip(self.function.instructions, self.events, strict=True)
         only_unknown = (one for one, events in pairs if events and all(map(_is_unknown, events)))

@@ -162,11 +162,10 @@ def _judged(
 
 def _not_ruled_out(analysis: FunctionAnalysis, outcome: Outcome) -> Outcome:
     """That a rule is not applicable to a kernel, only if every instruction of it is known."""
-    mystery = analysis.mystery if outcome.verdict is Verdict.NOT_APPLICABLE else None
-    if mystery is None or not analysis.function.is_entry:
+    unknown = analysis.first_unknown if outcome.verdict is Verdict.NOT_APPLICABLE else None
+    if unknown is None or not analysis.function.is_entry:
         return outcome
-    opcode = mystery.opcode
-    return Outcome.of([], f"{opcode} is in no instruction table: it may be what the rule is about")
+    return Outcome.of([], f"{unknown.opcode} is in no instruction table: it may be what the rule is about")
 
 
 def _priced(
