@@ -4,9 +4,8 @@ Property: of the threads of a CTA those that come to a block and execute an inst
 guards and branches are functions of the thread's index. A block that one edge alone leads to is executed by
 those that take the edge of those that execute the block before; any other by those that execute its immediate
 dominator. Direction: forward over the dominator tree, values backward (:mod:`ptxaudit.analysis.derivation`).
-A condition of which a value is not known, because it is loaded, a parameter or differs by pass, keeps all.
-
-A guarded exit inside a block takes away those threads for which its guard holds.
+A condition of which a value is not known, because it is loaded, a parameter or differs by pass, keeps all. A
+guarded exit inside a block takes away those threads for which its guard holds.
 
 Known limits: dimensions of the block beyond those stated; threads that left the kernel by a loop's exit.
 """
@@ -55,10 +54,7 @@ class Participants:
             return operand.value if isinstance(operand.value, int) else None
         values: set[int] = set()
         for warp in self._of_warps():
-            try:
-                value = warp.operand(operand, index)
-            except TooMuch:
-                return None
+            value = _value(warp, operand, index)
             if not isinstance(value, int):
                 return None
             values.add(value)
@@ -118,19 +114,13 @@ class Participants:
         """The threads for which a guard may hold, or may not."""
         found: list[Flags] = []
         for warp in self._of_warps():
-            value = self._known_value(warp, guard, index)
-            if value is None:
+            value = _value(warp, guard.register, index)
+            if not isinstance(value, int | np.ndarray):
                 # What the first warp does not know, another does not know, either.
                 return np.ones(self._threads, dtype=np.bool_)
-            found.append(np.broadcast_to(value, (LANES,)) ^ (guard.negated != opposite))
+            holds = np.broadcast_to(np.asarray(value, dtype=np.bool_), (LANES,))
+            found.append(holds ^ (guard.negated != opposite))
         return np.concatenate(found)[: self._threads]
-
-    def _known_value(self, warp: "_OfWarp", guard: Guard, index: int) -> Flags | None:
-        try:
-            value = warp.operand(guard.register, index)
-        except TooMuch:
-            return None
-        return np.asarray(value, dtype=np.bool_) if isinstance(value, int | np.ndarray) else None
 
 
 class _OfWarp(Derivation):
@@ -172,6 +162,14 @@ class _OfWarp(Derivation):
         before = int(np.prod(self._block[:axis], dtype=np.int64))
         index: Lanes = self._linear // np.uint64(before)
         return collapse(index % np.uint64(self._block[axis]) if axis < 2 else index)
+
+
+def _value(warp: _OfWarp, operand: Operand, index: int) -> Result | None:
+    """What an operand of an instruction is for a warp; ``None`` where that takes too long to work out."""
+    try:
+        return warp.operand(operand, index)
+    except TooMuch:
+        return None
 
 
 def _elects(event: object, name: str) -> bool:

@@ -49,7 +49,7 @@ def check(analysis: FunctionAnalysis, thresholds: Thresholds) -> Outcome:
     if len(serial) < len(products):
         return Outcome.of([])
     needless = [product for product in serial if _is_needless(analysis, product)]
-    enough = needless and len(needless) >= thresholds["least-waits"]
+    enough = len(needless) >= thresholds["least-waits"]
     return Outcome.of([_violation(analysis, serial, needless)] if enough else [])
 
 
