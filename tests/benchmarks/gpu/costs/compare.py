@@ -58,13 +58,13 @@ def budget_of(kernel: Kernel, assemble: bool) -> Budget:
     return budget
 
 
-def spent(budget: Budget, turns: int) -> float:
-    """What an iteration of the dearest loop spends, where it stands for ``turns`` of the kernel's."""
+def spent(budget: Budget, unrolled: int) -> float:
+    """What an iteration of the dearest loop spends, where it stands for ``unrolled`` of the kernel's."""
     cycles = (loop.cycles.estimate for loop in budget.loops if loop.cycles is not None)
-    return max(cycles, default=0.0) / turns
+    return max(cycles, default=0.0) / unrolled
 
 
-def turns(sass: Budget, ptx: Budget) -> int:
+def unroll_factor(sass: Budget, ptx: Budget) -> int:
     """How many iterations of the PTX's loops one of the SASS's is: how often their synchronisations stand in
     it."""
     counted = [
@@ -84,7 +84,7 @@ def rows(pairs: Sequence[Pair], measured: Mapping[str, float]) -> list[Row]:
     ptx: dict[str, float] = {}
     for name, kernel in kernels.items():
         assembled, plain = (budget_of(kernel, assemble) for assemble in (True, False))
-        sass[name], ptx[name] = spent(assembled, turns(assembled, plain)), spent(plain, 1)
+        sass[name], ptx[name] = spent(assembled, unroll_factor(assembled, plain)), spent(plain, 1)
     return [
         Row(
             pair.name,
