@@ -456,7 +456,7 @@ def _keep_code(
     try:
         other = None if second is None else second.analysis
         if first.function.instructions:
-            audited.budgets[first.function.name] = function_budget(first.analysis, other, join)
+            audited.budgets[first.function.name] = function_budget(first.analysis, other, join).as_reported()
         if options.pack is None:
             return
         code = function_code(first.analysis, other, join, sources or {}, audited.split)

@@ -25,6 +25,7 @@ _HELD_IN = (image_results, budget, model, source)
 # Most bytes of a result: of real kernels at most 1 MB was seen. A list takes 40 times its shortest text.
 MOST_BYTES = 1 << 25
 _MOST_LISTS = 1 << 21
+_AS_THEY_ARE = frozenset({int, float, bool, type(None)})
 _TUPLE, _SET, _DICTIONARY, _BYTES = "t", "f", "d", "b"
 
 
@@ -48,7 +49,7 @@ def from_bytes(content: bytes, called: Callable[[str], str]) -> tuple[ImageResul
     """
     if not _is_small(content):
         raise NoResult("found too much for a result")
-    found = _built(json.loads(content), called)
+    found = _reader(called)(json.loads(content))
     if not isinstance(found, tuple) or not all(isinstance(one, ImageResult) for one in found):
         raise NoResult("found something else, expected results")
     return found
@@ -79,29 +80,40 @@ def _plain(value: Any) -> Any:
     raise NoResult(f"{kind} is not kept in results")
 
 
-def _built(value: Any, called: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return called(value)
-    if not isinstance(value, list):
-        if isinstance(value, dict):
-            raise NoResult("found a JSON object")
-        return value
-    kind, *values = value
-    if kind == _BYTES:
-        return base64.b64decode(values[0])
-    held = _held().get(kind)
-    if held is not None and issubclass(held, Enum):
-        return held[values[0]]
-    parts = [_built(one, called) for one in values]
-    if kind == _TUPLE:
-        return tuple(parts)
-    if kind == _DICTIONARY:
-        return dict(zip(parts[::2], parts[1::2], strict=True))
-    if kind == _SET:
-        return frozenset(parts)
-    if held is None:
+def _reader(called: Callable[[str], str]) -> Callable[[Any], Any]:
+    """Makes values of what JSON has: one closure, since a library's results are millions of values."""
+    held = _held()
+    members = {name: kind.__members__ for name, kind in held.items() if issubclass(kind, Enum)}
+    records = {
+        name: (kind, len(_field_names(name)) + 1) for name, kind in held.items() if name not in members
+    }
+
+    def built(value: Any) -> Any:
+        if value.__class__ is str:
+            return called(value)
+        if value.__class__ is not list:
+            if value.__class__ is dict:
+                raise NoResult("found a JSON object")
+            return value
+        kind = value[0]
+        if kind in members:
+            return members[kind][value[1]]
+        if kind == _BYTES:
+            return base64.b64decode(value[1])
+        parts = [one if one.__class__ in _AS_THEY_ARE else built(one) for one in value]
+        if kind in records:
+            record, length = records[kind]
+            if len(parts) == length:
+                return record(*parts[1:])
+        elif kind == _TUPLE:
+            return tuple(parts[1:])
+        elif kind == _DICTIONARY:
+            return dict(zip(parts[1::2], parts[2::2], strict=True))
+        elif kind == _SET:
+            return frozenset(parts[1:])
         raise NoResult("found no kind of value that results hold")
-    return held(**dict(zip(_field_names(kind), parts, strict=True)))
+
+    return built
 
 
 def _held_name(kind: type) -> str:

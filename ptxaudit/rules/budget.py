@@ -6,7 +6,7 @@ synchronisation. Where the architecture was not measured there are no cycles, on
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ptxaudit.source import Location
@@ -135,6 +135,12 @@ class Budget:
     def place(self, index: int) -> PlaceCost | None:
         """The place that an instruction belongs to."""
         return next((one for one in self.places if index in one.instructions), None)
+
+    def as_reported(self) -> "Budget":
+        """What reports need of it, which are made of thousands: repeated attempts, which nothing is counted
+        at, and the instructions that belong to a place are left out."""
+        counted = (one for one in self.places if one.counted_at is None)
+        return replace(self, places=tuple(replace(one, instructions=()) for one in counted))
 
 
 def summed(parts: Iterable[Mapping[Part, float]]) -> dict[Part, float]:
