@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.engine.findings import build_findings, is_strict_only
-from ptxaudit.engine.registry import Rule
+from ptxaudit.engine.registry import Rule, needs_of
 from ptxaudit.engine.thresholds import DEFAULTS, SetThresholds
 from ptxaudit.errors import INTERNAL_ERROR, internal_error
-from ptxaudit.ir.function import Function, Module, UnreadFunction
+from ptxaudit.ir.events import Transfer
+from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
 from ptxaudit.ir.launch import Launch
 from ptxaudit.rules.model import Category, Finding, Outcome, Verdict, Violation
 from ptxaudit.rules.thresholds import Thresholds
@@ -149,7 +150,7 @@ def _judged(
     audit: FunctionAudit, analysis: FunctionAnalysis, rule: Rule, strict: bool, thresholds: Thresholds
 ) -> tuple[Outcome, list[Finding]]:
     try:
-        outcome = _shown(rule, _not_ruled_out(analysis, rule.judge(analysis, thresholds)), strict)
+        outcome = _shown(rule, _not_ruled_out(analysis, rule, rule.judge(analysis, thresholds)), strict)
         if outcome.violations and rule.pattern.category is Category.PERFORMANCE:
             outcome = Outcome.of(_priced(analysis, outcome.violations, thresholds), outcome.reason)
         return outcome, list(build_findings(rule, analysis, audit.input, outcome.violations))
@@ -160,12 +161,32 @@ def _judged(
         return Outcome(Verdict.UNKNOWN, (), message), []
 
 
-def _not_ruled_out(analysis: FunctionAnalysis, outcome: Outcome) -> Outcome:
-    """That a rule is not applicable to a kernel, only if every instruction of it is known."""
-    unknown = analysis.first_unknown if outcome.verdict is Verdict.NOT_APPLICABLE else None
-    if unknown is None or not analysis.function.is_entry:
+def _not_ruled_out(analysis: FunctionAnalysis, rule: Rule, outcome: Outcome) -> Outcome:
+    """That nothing is wrong with a kernel, only if every instruction of it is known; that a rule is not
+    applicable to it, only if it is not to what it calls, either."""
+    if outcome.verdict not in (Verdict.NOT_APPLICABLE, Verdict.CLEAN) or not analysis.function.is_entry:
         return outcome
-    return Outcome.of([], f"{unknown.opcode} is in no instruction table: it may be what the rule is about")
+    unknown = analysis.first_unknown
+    if unknown is not None:
+        return Outcome.of(
+            [], f"{unknown.opcode} is in no instruction table: it may be what the rule is about"
+        )
+    name = _called_for(analysis, rule) if outcome.verdict is Verdict.NOT_APPLICABLE else None
+    if name is None:
+        return outcome
+    return Outcome.of([], f"{name} is called, which is not followed: it may have what the rule is about")
+
+
+def _called_for(analysis: FunctionAnalysis, rule: Rule) -> str | None:
+    """A function that a kernel calls and that the rule may be about."""
+    # ptxas leaves few calls in SASS, and functions that a scan has ruled out are not at hand there.
+    if analysis.function.language is not Language.PTX or not analysis.has(Transfer):
+        return None
+    from ptxaudit.analysis.order.calls import called
+
+    behind = analysis.memo("called", lambda: called(analysis))
+    needs = needs_of(rule) or ()
+    return next((behind.traits[need] for need in needs if need in behind.traits), behind.unknown)
 
 
 def _priced(

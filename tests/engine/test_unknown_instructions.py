@@ -38,3 +38,61 @@ def test_known_instructions_rule_out_what_they_are_not() -> None:
 
 def test_an_unknown_modifier_leaves_open_only_what_the_instruction_is_about() -> None:
     assert verdicts("ld.shared.frobnicated.u32 %r1, [%r2];") == {Verdict.NOT_APPLICABLE, Verdict.UNKNOWN}
+
+
+CALLER = """
+.version 8.8
+.target sm_90a
+.address_size 64
+.extern .func outside(.reg .b32 %a);
+.extern .func __assertfail(.reg .b32 %a);
+.func joining(.reg .b32 %a)
+{{
+    bar.sync 0;
+    ret;
+}}
+.func adding(.reg .b32 %a)
+{{
+    .reg .b32 %r<4>;
+    add.u32 %r1, %a, %a;
+    ret;
+}}
+.func through(.reg .b32 %a)
+{{
+    call joining, (%a);
+    ret;
+}}
+.visible .entry kernel()
+{{
+    .reg .b32 %r<4>;
+    call {callee}, (%r0);
+    ret;
+}}
+"""
+
+
+def verdicts_of_caller(callee: str) -> dict[str, Verdict]:
+    run = audit_text(CALLER.format(callee=callee), RULES)
+    (report,) = (one for one in run.report.functions if one.name == "kernel")
+    return dict(report.verdicts)
+
+
+def test_what_a_kernel_calls_may_be_what_a_rule_is_about() -> None:
+    for callee in ("joining", "through"):
+        found = verdicts_of_caller(callee)
+        assert found["divergent-barrier"] is Verdict.UNKNOWN, callee
+        assert found["tmem-dealloc-before-join"] is Verdict.NOT_APPLICABLE, callee
+
+
+def test_of_a_function_elsewhere_nothing_is_known() -> None:
+    assert set(verdicts_of_caller("outside").values()) == {Verdict.UNKNOWN}
+
+
+def test_harmless_calls_rule_out_what_they_are_not() -> None:
+    for callee in ("adding", "__assertfail"):
+        assert set(verdicts_of_caller(callee).values()) == {Verdict.NOT_APPLICABLE}, callee
+
+
+def test_nothing_is_clean_beside_an_instruction_that_may_do_anything() -> None:
+    barrier = "bar.sync 0; frobnicate.u32 %r1, %r2; bar.sync 0;"
+    assert verdicts(barrier) == {Verdict.UNKNOWN}

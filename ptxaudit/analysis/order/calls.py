@@ -8,12 +8,15 @@ Direction: from callers to callees. Join: the worst effect of any call. Known li
 whichever of its instructions this call reaches.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import Function
 from ptxaudit.ir.instruction import Instruction
+from ptxaudit.ir.traits import Trait
 
 _RUNTIME = frozenset({"vprintf", "__assertfail", "malloc", "free", "__nv_ptx_builtin_ocg_trap"})
 
@@ -48,6 +51,39 @@ def _effects(analysis: FunctionAnalysis, active: frozenset[str]) -> tuple[CallEf
         if effect > worst:
             worst, culprit = effect, name
     return worst, culprit
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """What the functions that a function may call do: the traits of their events, each with the name of one
+    that has it, and the name of one of which nothing, or not all, is known."""
+
+    traits: Mapping[Trait, str]
+    unknown: str | None
+
+
+def called(analysis: FunctionAnalysis) -> Called:
+    """What is behind the calls of a function that are not followed, whatever it is called for."""
+    traits: dict[Trait, str] = {}
+    unknown: str | None = None
+    seen = {analysis.function.name}
+    pending = [analysis]
+    while pending:
+        caller = pending.pop()
+        for instruction, transfer in caller.occurrences(ev.Transfer):
+            name = transfer.target or "a function that is not known"
+            is_call = transfer.kind is ev.TransferKind.CALL
+            if not is_call or name in _RUNTIME | seen or _is_followed(caller, instruction):
+                continue
+            seen.add(name)
+            callee = _callee(analysis, name)
+            inner = None if callee is None else FunctionAnalysis(callee, analysis.module)
+            if inner is None or inner.first_unknown is not None:
+                unknown = name
+            if inner is not None:
+                traits.update(dict.fromkeys(inner.traits, name))
+                pending.append(inner)
+    return Called(traits, unknown)
 
 
 def _is_followed(analysis: FunctionAnalysis, call: Instruction) -> bool:
