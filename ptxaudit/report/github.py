@@ -1,10 +1,17 @@
-"""Workflow commands: findings as annotations on a pull request."""
+"""Workflow commands: findings as annotations on a pull request.
+
+An annotation stands where SARIF has the result: at the line of the source where a finding knows it, else at
+that of the PTX. What is found in a binary alone is said of the file, without a line.
+"""
 
 from collections.abc import Iterator, Mapping
 
+from ptxaudit.engine.image import SEPARATOR
 from ptxaudit.printable import log_lines, printable
 from ptxaudit.report import text
+from ptxaudit.report.places import best_place, has_no_lines
 from ptxaudit.rules.model import AuditReport, Finding, Severity
+from ptxaudit.source import Location
 from ptxaudit.words import brief
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -25,14 +32,15 @@ def render(report: AuditReport) -> str:
 
 
 def _finding(finding: Finding) -> str:
-    location = finding.primary.location
-    properties: dict[str, str | int | None] = {
-        "file": location.file,
-        "line": location.line,
-        "col": location.column,
-        "title": f"ptxaudit: {finding.rule}",
-    }
+    properties = {**_annotated(best_place(finding).location), "title": f"ptxaudit: {finding.rule}"}
     return _command(_COMMANDS[finding.severity], properties, "\n".join(_message(finding)))
+
+
+def _annotated(location: Location) -> dict[str, str | int | None]:
+    """The properties of a command that say where it is about; columns of 0 are such as are not known."""
+    if has_no_lines(location):
+        return {"file": location.file.partition(SEPARATOR)[0]}
+    return {"file": location.file, "line": location.line, "col": location.column or None}
 
 
 def _message(finding: Finding) -> Iterator[str]:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ptxaudit.engine.image import SEPARATOR
 from ptxaudit.report.excerpt import Listing, index_listing, locate
+from ptxaudit.report.places import best_place, has_no_lines
 from ptxaudit.rules.model import AuditReport, CodePlace, Confidence, Finding, InputReport, Witness
 from ptxaudit.rules.pattern import Pattern
-from ptxaudit.source import Location, LocationKind
+from ptxaudit.source import LocationKind
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _FINGERPRINT = "ptxaudit/v1"
@@ -53,18 +53,12 @@ def disassemblies(report: AuditReport) -> dict[str, tuple[str, str]]:
     underscores whatever the input is called.
     """
     places = (place for one in report.findings for place in _shown(one))
-    wanted = {place.location.file: place.location.kind for place in places if _has_no_file(place.location)}
+    wanted = {place.location.file: place.location.kind for place in places if has_no_lines(place.location)}
     return {
         name: (_file_name(name, wanted[name]), report.listings[name])
         for name in sorted(wanted)
         if name in report.listings
     }
-
-
-def _has_no_file(location: Location) -> bool:
-    """Whether a reader finds no text at the place: machine code, or PTX inside of another file."""
-    inside = location.kind is LocationKind.PTX and SEPARATOR in location.file
-    return inside or location.kind is LocationKind.SASS
 
 
 def _file_name(name: str, kind: LocationKind) -> str:
@@ -163,7 +157,7 @@ def _help(pattern: Pattern) -> str:
 
 
 def _result(finding: Finding, indices: Mapping[str, int], place: _Locate) -> dict[str, Any]:
-    best = _best(finding)
+    best = best_place(finding)
     others = [one for one in _shown(finding) if one is not best]
     result: dict[str, Any] = {
         "ruleId": finding.rule,
@@ -194,15 +188,6 @@ def _shown(finding: Finding) -> Iterator[CodePlace]:
     for one in (finding.primary, *finding.related):
         yield one
         yield from one.twins
-
-
-_PREFERENCE = (LocationKind.SOURCE, LocationKind.PTX, LocationKind.SASS)
-
-
-def _best(finding: Finding) -> CodePlace:
-    """The place that a reader of a diff wants: the primary one, or its line in a language before it."""
-    same = (finding.primary, *finding.primary.twins)
-    return min(same, key=lambda one: _PREFERENCE.index(one.location.kind))
 
 
 def _flow(witness: Witness, function: str, place: _Locate) -> dict[str, Any]:
