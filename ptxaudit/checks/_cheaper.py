@@ -23,6 +23,7 @@ from ptxaudit.ir.function import Language
 from ptxaudit.rules.model import Fix
 
 AS_ORDERED = "the order engine finds every access as well ordered with it"
+_READS_BEFORE = "reads come before it, which a relaxed arrival does not keep there"
 _SHARED = (ev.StateSpace.SHARED, ev.StateSpace.CLUSTER, ev.StateSpace.GENERIC)
 _OUTSIDE = (ev.StateSpace.GLOBAL, ev.StateSpace.GENERIC)
 
@@ -68,7 +69,31 @@ def judged(
     if not forms:
         return Judged({}, reasons)
     with analysis.asked_beside():
-        return _judged(analysis, forms, reasons)
+        found = _judged(analysis, forms, reasons)
+    passed = {index for index, form in found.forms.items() if _lets_reads_pass(analysis, form)}
+    return Judged(
+        {index: form for index, form in found.forms.items() if index not in passed},
+        {**found.reasons, **dict.fromkeys(passed, _READS_BEFORE)},
+        found.needed | passed,
+    )
+
+
+def _lets_reads_pass(analysis: FunctionAnalysis, form: Form) -> bool:
+    """Whether reads may come before an arrival at other CTAs that does not keep them there in this form.
+
+    The engine takes a read as done when it was executed. A relaxed arrival orders no access before it (PTX
+    ISA, ``barrier.cluster``), so that what another CTA writes after the barrier may be read.
+    """
+    if not any(isinstance(event, ev.ClusterBarrier) for event in analysis.events[form.index]):
+        return False
+    return any(
+        event.reads and event.space in _SHARED and form.index in reached(analysis, place.index, _nowhere)
+        for place, event in analysis.occurrences(ev.Access)
+    )
+
+
+def _nowhere(index: int) -> bool:
+    return False
 
 
 def _judged(analysis: FunctionAnalysis, forms: Sequence[Form], reasons: dict[int, str]) -> Judged:

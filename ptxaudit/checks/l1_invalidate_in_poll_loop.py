@@ -22,7 +22,7 @@ from ptxaudit.ir.events import (
     Semantics,
     StateSpace,
 )
-from ptxaudit.ir.function import Language
+from ptxaudit.ir.function import Function, Language
 from ptxaudit.rules.model import Outcome, Related, Severity, Violation
 from ptxaudit.rules.thresholds import Thresholds
 
@@ -67,8 +67,9 @@ def _cheaper(analysis: FunctionAnalysis, found: tuple[Invalidation, ...]) -> "Ju
             refused[index] = "the invalidate is that of a fence in the polling loop"
         elif isinstance(attempt, Access):
             scope = attempt.scope or Scope.GPU
-            words = f"Poll with a relaxed read, and put fence.acquire{scope} behind the loop"
-            relaxed, fence = replace(attempt, semantics=Semantics.RELAXED), Fence(Semantics.ACQUIRE, scope)
+            semantics = _fence_semantics(analysis.function)
+            words = f"Poll with a relaxed read, and put fence.{semantics}{scope} behind the loop"
+            relaxed, fence = replace(attempt, semantics=Semantics.RELAXED), Fence(semantics, scope)
             # The fence invalidates as well, but once.
             forms.append(cheaper.Form(index, words, {index: (relaxed, fence, L1Invalidate())}))
         elif cheaper.may_hand_over_outside(analysis, index):
@@ -81,6 +82,13 @@ def _cheaper(analysis: FunctionAnalysis, found: tuple[Invalidation, ...]) -> "Ju
     return cheaper.judged(analysis, forms, refused)
 
 
+def _fence_semantics(function: Function) -> Semantics:
+    """The least that a fence behind a loop can be: ``fence.acquire`` is of PTX 8.6 and sm_90 (9.7.13.4)."""
+    version = function.isa_version or _ACQUIRE_FENCES
+    has_acquire = function.architecture.number >= 90 and version >= _ACQUIRE_FENCES
+    return Semantics.ACQUIRE if has_acquire else Semantics.ACQ_REL
+
+
 def _attempt(analysis: FunctionAnalysis, one: Invalidation) -> Access | MbarrierWait | None:
     """The wait or read that is itself assembled with the invalidate."""
     if one.attempt is not one.instruction:
@@ -89,6 +97,7 @@ def _attempt(analysis: FunctionAnalysis, one: Invalidation) -> Access | Mbarrier
     return next((event for event in events if isinstance(event, Access | MbarrierWait)), None)
 
 
+_ACQUIRE_FENCES = (8, 6)
 _RESTRICTED = "fence.acquire.sync_restrict::shared::cluster.cluster"
 _RESTRICTED_CODE = f"""wait:
     mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 %p, [bar], %phase;
