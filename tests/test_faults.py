@@ -214,9 +214,9 @@ def test_a_limit_that_is_not_known_is_an_error(run: Run, capfd: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize(("jobs", "whole_group"), [("1", False), ("2", False), ("2", True)])
 def test_an_audit_that_is_stopped_leaves_a_report_that_says_so(
-    tmp_path: Path, number: signal.Signals, jobs: str
+    tmp_path: Path, number: signal.Signals, jobs: str, whole_group: bool
 ) -> None:
     (tmp_path / "a.ptx").write_text(KERNEL)
     (tmp_path / "b.ptx").write_text(SPINNING)
@@ -233,11 +233,13 @@ def test_an_audit_that_is_stopped_leaves_a_report_that_says_so(
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (no threads)
     ) as process:
         wait_for_worker(process.pid, int(jobs))
-        process.send_signal(number)
+        (os.killpg if whole_group else os.kill)(process.pid, number)
         printed, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + number
     assert printed.startswith("incomplete: interrupted before its end")

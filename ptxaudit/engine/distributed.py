@@ -18,10 +18,10 @@ from distributed import Client, Future, KilledWorker
 
 from ptxaudit.engine.image import KernelImage
 from ptxaudit.engine.image_audit import audit_tasks
-from ptxaudit.engine.parallel import Answer, Results, in_order
+from ptxaudit.engine.parallel import Answer, in_order
 from ptxaudit.engine.progress import Progress
 from ptxaudit.engine.recall import environment
-from ptxaudit.engine.results import AuditOptions, ImageResult
+from ptxaudit.engine.results import AuditOptions, ImageResult, Results
 from ptxaudit.engine.screening import batches
 from ptxaudit.engine.units import Task, Work
 from ptxaudit.errors import PtxauditError, UsageError, system_reason

@@ -1,29 +1,20 @@
 """Auditing in several processes: results in order, a bounded number of images on their way, a clean end."""
 
-import multiprocessing
-import signal
 import tempfile
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from functools import partial
-from types import FrameType
 from typing import Protocol
 
-from ptxaudit.engine.image_audit import audit_tasks
+from ptxaudit.engine.pool import WorkerPool
 from ptxaudit.engine.progress import Progress
-from ptxaudit.engine.results import AuditOptions, ImageResult
+from ptxaudit.engine.results import AuditOptions, ImageResult, Results
 from ptxaudit.engine.units import Task, Work
-from ptxaudit.errors import PtxauditError, Stopped
+from ptxaudit.errors import Stopped
 
 _WAITING_PER_JOB = 2
 _WAITING_BYTES = 1 << 27
 # What was to be done (a result where nothing was), and the results of it.
 Answer = tuple[Task | ImageResult, tuple[ImageResult, ...]]
-Results = tuple[tuple[ImageResult, ...], ...]
-_told_to_end = threading.Event()
 
 
 def parallel_results(
@@ -35,21 +26,13 @@ def parallel_results(
     signal to stop), the processes end and their temporary files are removed before it returns.
     """
     with tempfile.TemporaryDirectory(prefix="ptxaudit-", ignore_cleanup_errors=True) as scratch:
-        # A spawned worker inherits no thread and no signal handler of the command line.
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(scratch,))
+        pool = WorkerPool(jobs, options, scratch)
+        at_once = True
         try:
-            yield from in_order(partial(_InPool, pool, options), work, jobs, progress)
-        except BrokenProcessPool as error:
-            raise PtxauditError(
-                "found a worker process killed, expected it to finish (try --jobs 1)"
-            ) from error
-        except BaseException:
-            for worker in multiprocessing.active_children():
-                worker.terminate()
-            raise
+            yield from in_order(pool.submit, work, jobs, progress)
+            at_once = False
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.end(at_once)
 
 
 class Submitted(Protocol):
@@ -116,44 +99,3 @@ class _Awaited:
             return [(self._work, ())]
         progress.started(self._work[0].name)
         return list(zip(self._work, self._submitted.result(), strict=True))
-
-
-class _InPool:
-    def __init__(self, pool: ProcessPoolExecutor, options: AuditOptions, work: Work) -> None:
-        self._future = pool.submit(_audit_in_worker, work, options)
-
-    def is_done(self) -> bool:
-        """Whether it came to its end, and not by an exception."""
-        future = self._future
-        return future.done() and not future.cancelled() and future.exception() is None
-
-    def result(self) -> Results:
-        """What the process sent back."""
-        return self._future.result()
-
-
-class _Ended(BaseException):
-    """This process was told to end: unwinds the audit, so that its disassembler is stopped."""
-
-
-def _start_worker(scratch: str) -> None:
-    # Ctrl-C reaches the whole process group: a worker ends at once and without a traceback, and what it
-    # leaves in its temporary directory goes with the parent's.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    tempfile.tempdir = scratch
-
-
-def _audit_in_worker(work: Work, options: AuditOptions) -> Results:
-    # The pool keeps what a task raises and goes on with the next one.
-    if _told_to_end.is_set():
-        raise _Ended
-    previous = signal.signal(signal.SIGTERM, _end)
-    try:
-        return tuple(audit_tasks(work, options))
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    _told_to_end.set()
-    raise _Ended

@@ -103,3 +103,7 @@ class ImageResult:
     sources: Mapping[str, CommentedSource] = field(default_factory=dict)
     consulted: Mapping[str, str] = field(default_factory=dict, compare=False)
     disturbed: bool = False
+
+
+Results = tuple[tuple[ImageResult, ...], ...]
+"""The results of several tasks, of each those of its images."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from ptxaudit.engine.image import image_of
-from ptxaudit.engine.parallel import Results, in_order
+from ptxaudit.engine.parallel import in_order
 from ptxaudit.engine.progress import SILENT
-from ptxaudit.engine.results import ImageResult
+from ptxaudit.engine.results import ImageResult, Results
 from ptxaudit.engine.units import Task, Work
 from ptxaudit.errors import Stopped
 

@@ -1,0 +1,187 @@
+"""Processes that audit; where one of them is killed, as for want of memory, that costs what it had at most.
+
+A process pool of Python fails all that it holds when one of its processes is killed, and ends the others.
+What was not under way in the killed one is then given to a new pool. What was is done again task by task with
+no other process running, so that it has all the memory there is, and it is known which task is at fault.
+"""
+
+import contextlib
+import itertools
+import multiprocessing
+import signal
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from types import FrameType
+
+from ptxaudit.engine.image import KernelImage
+from ptxaudit.engine.image_audit import audit_tasks
+from ptxaudit.engine.results import AuditOptions, ImageResult, Results
+from ptxaudit.engine.units import Task, Work
+from ptxaudit.errors import PtxauditError
+from ptxaudit.rules.model import InputReport
+
+_MOST_FUTILE = 3
+# A terminal sends these to every process that it has started: the parent ends the workers.
+_OF_THE_GROUP = (signal.SIGINT, signal.SIGHUP)
+
+
+class WorkerPool:
+    """``jobs`` processes that audit by ``options`` and keep what they write for themselves in ``scratch``."""
+
+    def __init__(self, jobs: int, options: AuditOptions, scratch: str) -> None:
+        self._jobs = jobs
+        self._options = options
+        self._scratch = scratch
+        self._numbers = itertools.count()
+        self._under_way: list[Submission] = []
+        self._futile = 0
+        self._executor = self._new_executor(jobs)
+
+    def submit(self, work: Work) -> "Submission":
+        """Have the work done as soon as a process is free."""
+        marker = Path(self._scratch) / f"begun-{next(self._numbers)}"
+        submission = Submission(self, work, marker)
+        self._under_way.append(submission)
+        self._give([submission])
+        return submission
+
+    def end(self, at_once: bool) -> None:
+        """End the processes, ``at_once`` also those that are at work, and wait for that."""
+        if at_once:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def start_again(self) -> None:
+        """Take up, after a process was killed, what has no result yet.
+
+        Raises :class:`PtxauditError` when processes are killed again and again without having begun anything.
+        """
+        self._renew(1)
+        left = [one for one in self._under_way if not one.is_done()]
+        begun = [one for one in left if one.marker.exists()]
+        self._futile = 0 if begun else self._futile + 1
+        if self._futile == _MOST_FUTILE:
+            raise PtxauditError(
+                "found worker processes killed as soon as they start, expected them to audit (try --jobs 1)"
+            )
+        for one in begun:
+            one.results = tuple(self._last_try(task, one.marker) for task in one.work)
+        self._renew(self._jobs)
+        self._give([one for one in left if one.results is None])
+
+    def done(self, submission: "Submission") -> None:
+        """Its results are there: it need not be done again."""
+        self._under_way.remove(submission)
+        self._futile = 0
+        submission.marker.unlink(missing_ok=True)
+
+    def _give(self, submissions: list["Submission"]) -> None:
+        try:
+            for one in submissions:
+                one.future = self._submitted(one.work, one.marker)
+        except BrokenProcessPool:
+            self.start_again()
+
+    def _last_try(self, task: Task, marker: Path) -> tuple[ImageResult, ...]:
+        try:
+            return self._submitted((task,), marker).result()[0]
+        except BrokenProcessPool:
+            self._renew(1)
+            return tuple(_killed(image) for image in task.images)
+
+    def _submitted(self, work: Work, marker: Path) -> "Future[Results]":
+        # A process that this starts is deaf to the group's signals until it ignores them.
+        with _deaf():
+            return self._executor.submit(_audit, work, self._options, marker)
+
+    def _renew(self, jobs: int) -> None:
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._executor = self._new_executor(jobs)
+
+    def _new_executor(self, jobs: int) -> ProcessPoolExecutor:
+        # A spawned worker inherits no thread and no signal handler of the command line.
+        context = multiprocessing.get_context("spawn")
+        # Python's process for what semaphores leave is started here, and would not outlive a hangup.
+        with _deaf():
+            return ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(self._scratch,))
+
+
+class Submission:
+    """Work that a pool was given; ``marker`` is a file that is there once a process has begun with it."""
+
+    def __init__(self, pool: WorkerPool, work: Work, marker: Path) -> None:
+        self._pool = pool
+        self.work = work
+        self.marker = marker
+        self.future: Future[Results] | None = None
+        self.results: Results | None = None
+
+    def is_done(self) -> bool:
+        """Whether it came to its end, and not by an exception."""
+        if self.results is not None:
+            return True
+        future = self.future
+        return future is not None and future.done() and not future.cancelled() and future.exception() is None
+
+    def result(self) -> Results:
+        """What the process sent back, waited for."""
+        while self.results is None:
+            assert self.future is not None
+            try:
+                self.results = self.future.result()
+            except BrokenProcessPool:
+                self._pool.start_again()
+        self._pool.done(self)
+        return self.results
+
+
+def _killed(image: KernelImage) -> ImageResult:
+    reason = "its worker process was killed, also with no other one running (out of memory?)"
+    message = f"{image.name}: could not be audited: {reason}"
+    return ImageResult(InputReport(image.name, image.kind.value, image.sha256, message))
+
+
+@contextlib.contextmanager
+def _deaf() -> Iterator[None]:
+    """Have signals of the group wait, in this thread and for good in processes that are started."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _OF_THE_GROUP)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Ended(BaseException):
+    """This process was told to end: unwinds the audit, so that its disassembler is stopped."""
+
+
+def _start_worker(scratch: str) -> None:
+    for number in _OF_THE_GROUP:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_GROUP)
+    tempfile.tempdir = scratch
+
+
+def _audit(work: Work, options: AuditOptions, marker: Path) -> Results:
+    try:
+        signal.signal(signal.SIGTERM, _end)
+        try:
+            marker.touch()
+            return tuple(audit_tasks(work, options))
+        finally:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    except _Ended:
+        # The work is not at fault. The pool would keep the exception, and this process would live on.
+        marker.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+        raise
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise _Ended
