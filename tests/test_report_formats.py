@@ -21,11 +21,13 @@ from ptxaudit.rules.model import (
     FunctionReport,
     InputReport,
     Severity,
+    SkippedInput,
     Verdict,
 )
 from ptxaudit.source import Location, LocationKind
 
 SCHEMA = Draft202012Validator(json_report.load_schema())
+SKIPPED = SkippedInput("z", "cubin", "b" * 64, "its architecture is not known")
 WORDS = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=30)
 
 

@@ -26,7 +26,7 @@ def render(report: AuditReport, fail_on: Severity | None) -> str:
     functions: dict[str, list[FunctionReport]] = {}
     for function in report.functions:
         functions.setdefault(function.input, []).append(function)
-    _incomplete(root, report)
+    _whole(root, report)
     for one in report.inputs:
         _suite(root, one, functions.get(one.path, []), findings, fail_on)
     _total(root, root)
@@ -34,15 +34,29 @@ def render(report: AuditReport, fail_on: Severity | None) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _incomplete(root: ElementTree.Element, report: AuditReport) -> None:
-    """A case that fails where something could not be done; inputs that could not be read have their own."""
-    short = replace(report, inputs=(), skipped=()).shortcomings
-    if not short:
+def _whole(root: ElementTree.Element, report: AuditReport) -> None:
+    """What is said of the audit as a whole: properties, and a case that fails where it is cut short.
+
+    Inputs that could not be read have cases of their own; images that were passed over are no failure.
+    """
+    short = f"incomplete: {', '.join(report.shortcomings)}" if report.shortcomings else ""
+    said = [*([("incomplete", short)] if short else []), *(("notice", notice) for notice in report.notices)]
+    if not said:
         return
     suite = ElementTree.SubElement(root, "testsuite", name="ptxaudit")
-    case = ElementTree.SubElement(suite, "testcase", classname="ptxaudit", name="complete")
-    ElementTree.SubElement(case, "error", message=_clean(f"incomplete: {', '.join(short)}"))
+    properties = ElementTree.SubElement(suite, "properties")
+    for name, value in said:
+        ElementTree.SubElement(properties, "property", name=name, value=_clean(value))
+    if _is_cut_short(report):
+        case = ElementTree.SubElement(suite, "testcase", classname="ptxaudit", name="complete")
+        ElementTree.SubElement(case, "error", message=_clean(short))
     _total(suite, suite)
+
+
+def _is_cut_short(report: AuditReport) -> bool:
+    """Whether something is missing that no input's own case tells of."""
+    expected = replace(report, skipped=())
+    return bool(set(expected.shortcomings) & set(replace(expected, inputs=()).shortcomings))
 
 
 def _suite(
