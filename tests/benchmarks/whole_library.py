@@ -3,8 +3,8 @@
 Audits the file with an empty store and again with the store that this left (not with ``--once``). Prints for
 each the elapsed and the processor time (children included), the greatest memory of all its processes together
 (proportional set size, looked at every second, Linux), functions per second and how many images have
-findings; 1 when the reports differ. Other options are those of ``ptxaudit audit``. Elapsed time says something
-on an otherwise idle machine only, so the load before the start is printed.
+findings; 1 when the reports differ. Other options are those of ``ptxaudit audit``. Elapsed time says
+something on an otherwise idle machine only, so the load before the start is printed.
 """
 
 import argparse
