@@ -10,6 +10,7 @@ features as libFuzzer counts them, and writes them to ``--totals FILE``. Run by 
 """
 
 import argparse
+import copy
 import contextlib
 import functools
 import io
@@ -287,16 +288,17 @@ def _by_values(data: bytes, draw: random.Random, pool: tuple[bytes, ...]) -> byt
             case 0:
                 del holder[key]
             case 1 if isinstance(holder, list):
-                holder[key:key] = [value] * draw.choice((1, 1, 3, 30))
+                holder[key:key] = [copy.deepcopy(value) for _ in range(draw.choice((1, 1, 3, 30)))]
             case 1:
-                holder[f"{key}x"] = value
+                holder[f"{key}x"] = copy.deepcopy(value)
             case 2 | 3 if isinstance(value, str):
                 others = (draw.choice(_texts(draw.choice(pool))),)
                 holder[key] = _by_words(value.encode("utf-8", "replace"), draw, others).decode(
                     "utf-8", "replace"
                 )
             case _:
-                holder[key] = draw.choice(_VALUES)
+                # What stands at two places is changed at both, and may come to hold itself.
+                holder[key] = copy.deepcopy(draw.choice(_VALUES))
     return json.dumps(document).encode()
 
 
