@@ -10,8 +10,8 @@ features as libFuzzer counts them, and writes them to ``--totals FILE``. Run by 
 """
 
 import argparse
-import copy
 import contextlib
+import copy
 import functools
 import io
 import json
