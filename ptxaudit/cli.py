@@ -28,6 +28,7 @@ from ptxaudit.commands import (
     EXIT_INTERNAL,
     EXIT_INTERRUPTED,
     EXIT_STOPPED,
+    Reached,
     audit_options,
     decided_run,
     dump_cost,
@@ -247,7 +248,8 @@ def _audit(
     from ptxaudit.engine.screening import is_worth_scanning
 
     settings = settings_of(policy.config)
-    paths, images = images_of(arguments, caches, walk)
+    reached = Reached()
+    paths, images = images_of(arguments, caches, walk, reached.barren)
     options, registry = audit_options(scope, settings, more_launches)
     options = replace(
         options,
@@ -267,7 +269,8 @@ def _audit(
             return elsewhere or (recall is not None and recall.has(image))
 
         with started_early(images, unneeded) as started:
-            run = audit(started, options, progress, recall)
+            run = audit(started, options, reached.noting(progress), recall)
+    run = reached.told(run, paths)
     run = decided_run(run, registry, settings, policy.baseline or settings.baseline, policy.write_baseline)
     threshold = FAIL_ON[policy.fail_on or settings.fail_on or "error"]
     github = shown.output == "github"

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 from ptxaudit.arch import Architecture, parse_architecture
 from ptxaudit.engine.image import BrokenImage, Found, KernelImage
+from ptxaudit.engine.progress import Progress
 from ptxaudit.engine.selection import Selection
-from ptxaudit.errors import InputError, UnsupportedArchitecture, UsageError
+from ptxaudit.errors import InputError, Stopped, UnsupportedArchitecture, UsageError
 from ptxaudit.intake.fatbins import WalkOptions
 from ptxaudit.intake.sources import find_images
 from ptxaudit.limits import NAMES, Limits
 from ptxaudit.rules.model import Severity
+from ptxaudit.words import counted
 
 if TYPE_CHECKING:
     from ptxaudit.analysis.context import FunctionAnalysis
@@ -35,6 +37,7 @@ EXIT_INPUT = 3
 EXIT_STOPPED = 128  # and the number of the signal
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
+_COUNTING_SECONDS = 2.0
 
 
 def settings_of(path: Path | None) -> "Settings":
@@ -173,9 +176,12 @@ def limits_of(settings: "Settings", given: tuple[str, ...]) -> Limits:
 
 
 def images_of(
-    arguments: tuple[str, ...], caches: tuple[str, ...], options: WalkOptions
+    arguments: tuple[str, ...],
+    caches: tuple[str, ...],
+    options: WalkOptions,
+    barren: set[Path] | None = None,
 ) -> tuple[tuple[str, ...], Iterator[Found]]:
-    """The files and folders that are read, and the images in them.
+    """The files and folders that are read, and the images in them; ``barren`` gets the files without any.
 
     What ``--cache`` names and is not there is an input that cannot be read, as is a missing file. Raises
     :class:`UsageError` when nothing is named at all.
@@ -189,7 +195,40 @@ def images_of(
 
         folders, missing = cache_folders(caches)
     paths = (*arguments, *folders)
-    return paths, itertools.chain(find_images(paths, options), missing)
+    return paths, itertools.chain(find_images(paths, options, barren), missing)
+
+
+class Reached:
+    """What an audit got to, so that one that is interrupted can say how much it did not."""
+
+    def __init__(self) -> None:
+        self.barren: set[Path] = set()
+        self._names: list[str] = []
+
+    def noting(self, progress: Progress) -> Progress:
+        """The same progress, with what is done noted here."""
+
+        def finished(name: str) -> None:
+            self._names.append(name)
+            progress.finished(name)
+
+        return Progress(progress.started, finished)
+
+    def told(self, run: "AuditRun", paths: tuple[str, ...]) -> "AuditRun":
+        """The run; of one that was interrupted the report says how many files of ``paths`` are left.
+
+        It does not where they are so many that counting them takes long: who interrupts does not wait.
+        """
+        if run.stopped is None:
+            return run
+        from ptxaudit.intake.extent import files_left
+
+        with contextlib.suppress(KeyboardInterrupt, Stopped):
+            left = files_left(paths, self._names, self.barren, _COUNTING_SECONDS)
+            if left:
+                said = f"{run.report.interrupted}, with {counted(left, 'file')} not audited"
+                return replace(run, report=replace(run.report, interrupted=said))
+        return run
 
 
 def only_image(argument: str, selection: Selection) -> KernelImage:

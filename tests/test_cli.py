@@ -15,7 +15,9 @@ import pytest
 from audit_support import KERNEL, TINY, Run, report_of
 
 from ptxaudit.cli import cli
-from ptxaudit.intake.extent import Extent
+from ptxaudit.intake.extent import Extent, files_left
+from ptxaudit.intake.fatbins import WalkOptions
+from ptxaudit.intake.sources import find_images
 from ptxaudit.progress import abridged, rate
 
 TOLD = ("--select", "tiny-rule,tiny-undecided")
@@ -418,6 +420,24 @@ def test_how_much_is_done_is_told_by_bytes(run: Run) -> None:
     assert extent.total == 4 * len(KERNEL)
     places = ["a/one.ptx", "elsewhere", "a/two.ptx", "pkg.whl!first.ptx", "a/one.ptx", "pkg.whl!second.ptx"]
     assert [extent.position(place) / len(KERNEL) for place in places] == [1, 1, 2, 3, 3, 4]
+
+
+def test_what_an_interrupted_audit_did_not_get_to_is_counted(run: Run) -> None:
+    Path("a").mkdir()
+    for name in ("one", "two", "three"):
+        Path(f"a/{name}.ptx").write_text(KERNEL)
+    with zipfile.ZipFile("a/none.whl", "w") as archive:
+        archive.writestr("readme.txt", "no kernel")
+    with zipfile.ZipFile("pkg.whl", "w") as archive:
+        archive.writestr("first.ptx", KERNEL)
+    paths = ("a", "pkg.whl", "-")
+    barren: set[Path] = set()
+    names = [found.name for found in find_images(paths[:2], WalkOptions(), barren)]
+    assert barren == {Path("a/none.whl")}
+    assert files_left(paths, names, barren, 60) == 0
+    assert files_left(paths, ["a/two.ptx", "pkg.whl!first.ptx"], barren, 60) == 2
+    assert files_left(paths, [], set(), 60) == 5
+    assert files_left(paths, [], set(), 0) is None
 
 
 def test_capture_takes_every_option_of_an_audit_but_those_of_inputs() -> None:

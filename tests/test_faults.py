@@ -242,10 +242,11 @@ def test_an_audit_that_is_stopped_leaves_a_report_that_says_so(
         (os.killpg if whole_group else os.kill)(process.pid, number)
         printed, _ = process.communicate(timeout=30)
     assert process.returncode == 128 + number
-    assert printed.startswith("incomplete: interrupted before its end")
+    said = "interrupted before its end, with 2 files not audited"
+    assert printed.startswith(f"incomplete: {said}\n")
     document = json.loads((tmp_path / "r.json").read_text())
     Draft202012Validator(load_schema()).validate(document)
-    assert document["incomplete"] == ["interrupted before its end"]
+    assert document["incomplete"] == [said]
     assert [one["path"] for one in document["inputs"]] == ["a.ptx"]
     assert ElementTree.parse(tmp_path / "r.xml").getroot().attrib["errors"] == "1"
     (sarif_run,) = json.loads((tmp_path / "r.sarif").read_text())["runs"]

@@ -1,6 +1,7 @@
-"""How much there is to read, for a progress bar: bytes of files, and where in them an image stands."""
+"""How much there is to read, in bytes of files, where in them an image stands, and which were not reached."""
 
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Set
 from itertools import accumulate
 from pathlib import Path
 
@@ -28,13 +29,33 @@ class Extent:
 
     def position(self, name: str) -> int:
         """The bytes that are read when the image of this name is done; never less than before."""
-        parts = name.split(SEPARATOR)
-        for count in range(len(parts), 0, -1):
-            end = self._ends.get(SEPARATOR.join(parts[:count]))
+        for place in _around(name):
+            end = self._ends.get(place)
             if end is not None:
                 self._reached = max(self._reached, end)
                 break
         return self._reached
+
+
+def files_left(
+    arguments: Iterable[str], names: Iterable[str], barren: Set[Path], seconds: float
+) -> int | None:
+    """How many files hold no image of these names and are not ``barren``; ``None`` where to look for them
+    takes longer than ``seconds``."""
+    reached = {place for name in names for place in _around(name)}
+    end = time.monotonic() + seconds
+    left = 0
+    for path in input_files(one for one in arguments if one != STDIN):
+        if time.monotonic() > end:
+            return None
+        left += str(path) not in reached and path not in barren
+    return left
+
+
+def _around(name: str) -> list[str]:
+    """The image of this name and what it is in, from the inside out."""
+    parts = name.split(SEPARATOR)
+    return [SEPARATOR.join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 def _parts(path: Path) -> Iterable[tuple[str, int]]:

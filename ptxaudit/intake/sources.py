@@ -27,21 +27,24 @@ SOURCE_SUFFIX = ".cu"
 SOURCE_KIND = "cuda"
 
 
-def find_images(arguments: Iterable[str], options: WalkOptions) -> Iterator[Found]:
+def find_images(
+    arguments: Iterable[str], options: WalkOptions, barren: set[Path] | None = None
+) -> Iterator[Found]:
     """Every image that the arguments name, each file once, in the order given (directories sorted).
 
     A directory stands for the files below it that are named ``.ptx`` or ``.cubin`` or whose content can
     hold kernels; hidden directories and links to directories are left out. A directory without any is an
-    input that cannot be read.
+    input that cannot be read. To ``barren`` it adds the files that were read and gave none.
     """
     seen: set[Path] = set()
+    barren = set() if barren is None else barren
     for argument in arguments:
         if argument == STDIN:
             yield from _standard_input(options)
         elif os.path.isdir(argument):  # False, too, for what the system does not look up: it is said later
-            yield from _directory(Path(argument), argument, options, seen)
+            yield from _directory(Path(argument), argument, options, seen, barren)
         elif _is_new(Path(argument), seen):
-            yield from _file(Path(argument), options, named=True)
+            yield from _file(Path(argument), options, True, barren)
 
 
 def input_files(arguments: Iterable[str]) -> Iterator[Path]:
@@ -74,7 +77,16 @@ def _standard_input(options: WalkOptions) -> Iterator[Found]:
         yield from walk(Part(copy, Place((STDIN_NAME,)), options))
 
 
-def _file(path: Path, options: WalkOptions, named: bool) -> Iterator[Found]:
+def _file(path: Path, options: WalkOptions, named: bool, barren: set[Path]) -> Iterator[Found]:
+    is_barren = True
+    for found in _images_in(path, options, named):
+        is_barren = False
+        yield found
+    if is_barren:
+        barren.add(path)
+
+
+def _images_in(path: Path, options: WalkOptions, named: bool) -> Iterator[Found]:
     place = Place((str(path),))
     if named and path.suffix == SOURCE_SUFFIX:
         yield _compiled(path, place, options)
@@ -107,7 +119,9 @@ def _compiled(path: Path, place: Place, options: WalkOptions) -> Found:
     return KernelImage(place.inside("ptx"), ptx.encode(), ImageKind.PTX, source=str(path))
 
 
-def _directory(directory: Path, argument: str, options: WalkOptions, seen: set[Path]) -> Iterator[Found]:
+def _directory(
+    directory: Path, argument: str, options: WalkOptions, seen: set[Path], barren: set[Path]
+) -> Iterator[Found]:
     met = False
     for path in _files(directory):
         if not _may_hold_kernels(path):
@@ -115,7 +129,7 @@ def _directory(directory: Path, argument: str, options: WalkOptions, seen: set[P
         if not _is_new(path, seen):
             met = True
             continue
-        for found in _file(path, options, named=False):
+        for found in _file(path, options, False, barren):
             met = True
             yield found
     if not met:
