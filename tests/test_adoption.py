@@ -348,7 +348,9 @@ def finding(fingerprint: str, text: str, rule: str = "r", function: str = "f") -
 
 def test_an_entry_is_the_rule_the_function_and_the_bare_opcode(tmp_path: Path) -> None:
     one = finding("1", "@!P0 SYNCS.ARRIVE.TRANS64 RZ, [UR4+0x8], RZ")
-    assert entry_of(one) == BaselineEntry("1", "r", "f", "SYNCS", evidence="sass")
+    assert entry_of(one) == BaselineEntry(
+        "1", "r", "f", "SYNCS", evidence="sass", severity="error", file="k.cubin"
+    )
     path = tmp_path / "known.json"
     path.write_text(render_baseline([one]))
     assert read_baseline(path) == (entry_of(one),)
@@ -396,6 +398,72 @@ def test_another_instruction_of_the_same_rule_is_known_in_the_other_language_onl
     place = replace(wait.primary, location=Location(LocationKind.PTX, "k.ptx", 3, 1))
     assert match([replace(wait, primary=place)] * 2, [entry]).known == {0}
     assert match([wait], [entry]).known == frozenset()
+
+
+def numbered(fingerprint: str, number: int, of: int) -> Finding:
+    place = CodePlace("primary", Location(LocationKind.PTX, "k.ptx", 3, 1), "ld.shared.u32 %r1, [%r2]")
+    load = replace(finding(fingerprint, ""), primary=place)
+    return replace(load, likeness="load", occurrence=(number, of))
+
+
+def test_entries_are_read_as_they_were_written(tmp_path: Path) -> None:
+    one = replace(numbered("1", 2, 3), architecture="sm_90a", input="build/k.so!k.cubin")
+    path = tmp_path / "known.json"
+    path.write_text(render_baseline([one]))
+    assert read_baseline(path) == (entry_of(one),)
+    assert entry_of(one).home == ("f", "k.so", "sm_90a")
+
+
+def test_an_entry_does_not_stand_for_a_more_severe_finding() -> None:
+    note = replace(finding("1", "MEMBAR"), severity=Severity.NOTE)
+    warning = replace(note, severity=Severity.WARNING)
+    risen = match([warning], [entry_of(note)])
+    assert (risen.known, risen.gone, risen.worse) == (frozenset(), (), {0: entry_of(note)})
+    assert match([note], [entry_of(warning)]).known == {0}
+    assert match([warning], [replace(entry_of(note), severity="")]).known == {0}, "as old files have it"
+    # Each has a partner of its severity, whatever their order.
+    assert match([warning, note], [entry_of(note), entry_of(warning)]).known == {0, 1}
+
+
+def test_a_finding_at_another_of_as_many_equal_instructions_is_new() -> None:
+    entry = entry_of(numbered("1", 1, 3))
+    moved = match([numbered("1", 2, 3)], [entry])
+    assert (moved.known, moved.gone) == (frozenset(), (entry,))
+    # Where there are more or fewer of them the number says nothing, and little in SASS.
+    in_sass = [replace(numbered("1", number, 3), primary=finding("1", "LDS").primary) for number in (1, 2)]
+    assert match(in_sass[1:], [entry_of(in_sass[0])]).known == {0}
+    assert match(in_sass, [entry_of(in_sass[1])]).known == {1}
+    assert match([numbered("1", 2, 4)], [entry]).known == {0}
+
+
+def test_the_finding_that_an_entry_was_made_for_has_it_though_a_comment_is_about_it() -> None:
+    suppressed = replace(numbered("2", 2, 3), suppressed="by hand")
+    entry = entry_of(numbered("1", 2, 3))
+    assert match([numbered("1", 1, 3), suppressed], [entry]).known == {1}
+
+
+def test_suppressed_findings_leave_entries_to_others() -> None:
+    found = [replace(numbered("8", 1, 5), suppressed="by hand"), numbered("9", 2, 5)]
+    assert match(found, [entry_of(numbered("1", 1, 3))]).known == {1}
+
+
+def test_an_entry_is_for_its_file_and_architecture_while_they_are_audited() -> None:
+    entry = entry_of(replace(finding("1", "LDS"), input="old/a.cubin", architecture="sm_90a"))
+    elsewhere = replace(finding("1", "LDS"), input="new/b.cubin", architecture="sm_90a")
+    assert (
+        match([elsewhere], [entry], {("f", "a.cubin", "sm_90a"), ("f", "b.cubin", "sm_90a")}).known == set()
+    )
+    assert match([elsewhere], [entry], {("f", "b.cubin", "sm_90a")}).known == {0}, "the file was renamed"
+    newer = replace(finding("1", "LDS"), input="a.cubin", architecture="sm_100a")
+    assert match([newer], [entry], {("f", "a.cubin", "sm_90a"), ("f", "a.cubin", "sm_100a")}).known == set()
+
+
+def test_a_rise_of_severity_counts_and_is_told(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    settings('[severity]\ntiny-rule = "note"\n')
+    run("audit", "kernel.ptx", *TINY, "--write-baseline", "known.json")
+    settings("")
+    assert run("audit", "kernel.ptx", *TINY, "--baseline", "known.json") == 1
+    assert "2 baseline entries met findings that are more severe now: they count" in capfd.readouterr().out
 
 
 def judged(evidence: str, verdict: Verdict, reasons: dict[str, str], by: str | None = None) -> FunctionReport:

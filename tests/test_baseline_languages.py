@@ -42,3 +42,55 @@ def test_a_baseline_of_one_language_holds_for_the_other(kernel: str, suffixes: t
     matched = match(second, map(entry_of, first))
     assert len(matched.known) == len(second)
     assert matched.gone == ()
+
+
+TWO_PLACES = """.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+.reqntid 128, 1, 1
+{{
+    .reg .b32 %r<20>;
+    .reg .b64 %rd<4>;
+    .shared .align 16 .b8 first[512];
+    .shared .align 16 .b8 second[512];
+    mov.u32 %r0, %tid.x;
+    shl.b32 %r1, %r0, 2;
+    xor.b32 %r2, %r1, 256;
+    mov.u32 %r3, first;
+    mov.u32 %r4, second;
+    add.u32 %r6, %r3, %r1;
+    add.u32 %r7, %r3, %r2;
+    add.u32 %r8, %r4, %r1;
+    add.u32 %r9, %r4, %r2;
+    st.shared.u32 [%r6], %r0;
+    {first}
+    ld.shared.u32 %r10, [%r7];
+    bar.sync 0;
+    st.shared.u32 [%r8], %r10;
+    {second}
+    ld.shared.u32 %r11, [%r9];
+    ld.param.u64 %rd0, [out];
+    cvta.to.global.u64 %rd0, %rd0;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.s64 %rd0, %rd0, %rd1;
+    add.u32 %r11, %r11, %r10;
+    st.global.u32 [%rd0], %r11;
+    ret;
+}}
+"""
+
+
+def races(path: Path, first: str, second: str) -> tuple[Finding, ...]:
+    path.write_text(TWO_PLACES.format(first=first, second=second))
+    return audit(path, select=["shared-memory-race"], assemble=False).findings
+
+
+def test_a_race_at_another_place_is_new(tmp_path: Path) -> None:
+    before = races(tmp_path / "k.ptx", "", "bar.sync 0;")
+    after = races(tmp_path / "k.ptx", "bar.sync 0;", "")
+    # Neither what the instruction is nor what it does tells the one place from the other.
+    assert [one.fingerprint for one in before] == [one.fingerprint for one in after]
+    entries = [entry_of(one) for one in before]
+    assert match(after, entries).gone == tuple(entries)
+    assert match(races(tmp_path / "k.ptx", "", ""), entries).gone == ()

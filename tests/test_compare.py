@@ -14,7 +14,7 @@ from ptxaudit.engine.compare import CountChange, compare, pair
 from ptxaudit.report import compare_html
 from ptxaudit.report.compare_text import render_json, render_markdown, render_text, said
 from ptxaudit.rules.budget import Budget, LoopCost, Part
-from ptxaudit.rules.model import AuditReport, FunctionReport, Synchronisation, Verdict
+from ptxaudit.rules.model import AuditReport, FunctionReport, Severity, Synchronisation, Verdict
 from ptxaudit.source import Location, LocationKind
 
 TINY = ("--select", "tiny-rule")
@@ -68,6 +68,24 @@ def test_findings_that_are_gone_and_new(tmp_path: Path) -> None:
     assert (len(kernel.new_findings), len(kernel.gone_findings), kernel.unchanged) == (0, 1, 1)
     (back,) = compare(new, old).kernels
     assert (len(back.new_findings), len(back.gone_findings), back.unchanged) == (1, 0, 1)
+
+
+def test_a_finding_that_got_worse_counts_and_is_told(tmp_path: Path) -> None:
+    new = report(KERNEL, tmp_path)
+    first, *others = new.findings
+    old = replace(new, findings=(replace(first, severity=Severity.NOTE), *others))
+    comparison = compare(old, new)
+    (kernel,) = comparison.kernels
+    assert kernel.is_changed
+    assert (kernel.new_findings, kernel.gone_findings, kernel.unchanged) == ((), (), 1)
+    assert comparison.new_findings == (first,)
+    assert "  worse: warning[tiny-rule] " in render_text(comparison)
+    assert "(was: note at " in render_markdown(comparison)
+    assert "0 new, 1 worse, 0 fixed" in render_text(comparison)
+    (worse,) = json.loads(render_json(comparison))["kernels"][0]["findings"]["worse"]
+    assert (worse["severity"], worse["old_severity"]) == ("warning", "note")
+    (better,) = compare(new, old).kernels
+    assert (better.worse_findings, better.unchanged) == ((), 2)
 
 
 def test_a_verdict_that_changed(tmp_path: Path) -> None:

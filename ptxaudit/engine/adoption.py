@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ptxaudit.engine.baseline import BaselineEntry, Unmet, match, why_unmet
+from ptxaudit.engine.baseline import BaselineEntry, Unmet, home_of, match, why_unmet
 from ptxaudit.engine.comments import read_comments
 from ptxaudit.engine.findings import report_order
 from ptxaudit.engine.registry import Rule, require_rule
@@ -54,7 +54,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
         for finding in findings
     ]
     if decisions.baseline is not None:
-        matched = match(findings, decisions.baseline)
+        matched = match(findings, decisions.baseline, {home_of(one) for one in functions})
         findings = [
             replace(finding, suppressed=finding.suppressed or IN_BASELINE)
             if position in matched.known
@@ -62,6 +62,7 @@ def decided(report: AuditReport, decisions: Decisions) -> AuditReport:
             for position, finding in enumerate(findings)
         ]
         notices += _unmet(matched.gone, functions)
+        notices += _worse(len(matched.worse))
     notices += _unused((*settings.suppressions, *unmet), used, decisions.today)
     return replace(
         report,
@@ -89,6 +90,16 @@ def _unmet(entries: Iterable[BaselineEntry], functions: Iterable[FunctionReport]
             one, several = _UNMET[reason]
             told = one if number == 1 else several
             yield f"{counted(number, 'baseline entry', 'baseline entries')} met no finding: {told}"
+
+
+def _worse(number: int) -> list[str]:
+    """A line on the entries whose findings are more severe than they were."""
+    if not number:
+        return []
+    told = "a finding that is more severe now: it counts"
+    several = "findings that are more severe now: they count"
+    entries = counted(number, "baseline entry", "baseline entries")
+    return [f"{entries} met {told if number == 1 else several}"]
 
 
 _UNMET = {

@@ -1,23 +1,29 @@
 """The baseline: the findings that a project knows, so that only new ones count.
 
 A JSON file. A finding is known when an entry has its rule, its function and its instruction but for registers
-and labels; else one that has its fingerprint; else, since compilers change small things, one with its opcode
-without modifiers, or one whose instruction does the same; else one that was found in the other one of PTX and
-SASS, where a rule may name another instruction of the same defect. Each entry stands for one finding, so that
-an instruction of which ptxas made copies that SASS alone does not tell to be one needs an entry for each.
+and labels, that of the same number first; else one that has its fingerprint; else, since compilers change
+small things, one with its opcode without modifiers, or one whose instruction does the same; else one that
+was found in the other one of PTX and SASS, where a rule may name another instruction of the same defect. Each
+entry stands for one finding, so that an instruction of which ptxas made copies that SASS alone does not tell
+to be one needs an entry for each.
+
+No entry stands for a finding that is more severe than its own was, for one at another of as many equal
+instructions of the function in PTX, or for one in another file or architecture while its own is audited, too.
 """
 
 import json
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ptxaudit.engine.image import SEPARATOR
 from ptxaudit.engine.merge import BOTH
 from ptxaudit.errors import UsageError, system_reason
-from ptxaudit.rules.model import CodePlace, Finding, FunctionReport
+from ptxaudit.rules.model import CodePlace, Finding, FunctionReport, Severity
 from ptxaudit.schema import schema_fault
 from ptxaudit.source import LocationKind
 
@@ -41,6 +47,15 @@ _SCHEMA = {
                     "operation": {"type": "string"},
                     "likeness": {"type": "string"},
                     "evidence": {"enum": ["ptx", "sass"]},
+                    "severity": {"enum": [severity.value for severity in Severity]},
+                    "occurrence": {
+                        "type": "array",
+                        "items": {"type": "integer"},
+                        "minItems": 2,
+                        "maxItems": 2,
+                    },
+                    "file": {"type": "string"},
+                    "architecture": {"type": "string"},
                     "message": {"type": "string"},
                 },
             },
@@ -51,8 +66,9 @@ _SCHEMA = {
 
 @dataclass(frozen=True, slots=True)
 class BaselineEntry:
-    """One known finding. ``operation`` and ``likeness`` are as a :class:`Finding` has them, ``evidence`` is
-    ``ptx`` or ``sass``, the language that it was found in; earlier files have none of the three.
+    """One known finding. ``operation``, ``likeness``, ``severity``, ``occurrence`` and ``architecture`` are
+    as a :class:`Finding` has them, ``evidence`` is ``ptx`` or ``sass``, the language that it was found in,
+    and ``file`` the name of its input without folders. Earlier files have none of these.
     """
 
     fingerprint: str
@@ -62,6 +78,19 @@ class BaselineEntry:
     operation: str = ""
     likeness: str = ""
     evidence: str = ""
+    severity: str = ""
+    occurrence: tuple[int, int] | None = None
+    file: str = ""
+    architecture: str = ""
+
+    @property
+    def home(self) -> "Home":
+        """The function that it was found in."""
+        return self.function, self.file, self.architecture
+
+
+# A function by its name, the name of its file, and its architecture.
+Home = tuple[str, str, str]
 
 
 class Unmet(StrEnum):
@@ -75,10 +104,14 @@ class Unmet(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """``known`` are positions in the findings; ``gone`` the entries that no finding has."""
+    """``known`` are positions in the findings; ``gone`` the entries that no finding has.
+
+    ``worse`` are the positions of findings that are more severe than the entry that they have.
+    """
 
     known: frozenset[int]
     gone: tuple[BaselineEntry, ...]
+    worse: Mapping[int, BaselineEntry] = field(default_factory=dict)
 
 
 def entry_of(finding: Finding) -> BaselineEntry:
@@ -91,7 +124,21 @@ def entry_of(finding: Finding) -> BaselineEntry:
         finding.operation,
         finding.likeness,
         _language(finding.primary),
+        finding.severity.value,
+        finding.occurrence,
+        file_name(finding.input),
+        finding.architecture,
     )
+
+
+def home_of(function: FunctionReport) -> Home:
+    """A function as entries name it."""
+    return function.name, file_name(function.input), function.arch
+
+
+def file_name(name: str) -> str:
+    """The name of an input's file without folders, which builds differ in, or what is inside of the file."""
+    return Path(name.partition(SEPARATOR)[0]).name
 
 
 def _language(place: CodePlace) -> str:
@@ -106,7 +153,7 @@ def _opcode(text: str) -> str:
     return words[0].split(".")[0].rstrip(";") if words else ""
 
 
-_Key = tuple[str, ...] | None
+_Key = tuple[object, ...] | None
 _Tier = Callable[[BaselineEntry], _Key]
 _OTHER = {"ptx": "sass", "sass": "ptx"}
 
@@ -117,6 +164,8 @@ def _same(tier: _Tier) -> tuple[_Tier, _Tier]:
 
 # By what an entry and what a finding pair up, the surest first; ``None`` where that is not known.
 _TIERS: tuple[tuple[_Tier, _Tier], ...] = (
+    _same(lambda one: (one.rule, *one.home, one.likeness, one.occurrence) if one.occurrence else None),
+    _same(lambda one: (one.rule, one.function, one.likeness, one.occurrence) if one.occurrence else None),
     _same(lambda one: (one.rule, one.function, one.likeness) if one.likeness else None),
     _same(lambda one: (one.fingerprint,)),
     _same(lambda one: (one.rule, one.function, one.opcode)),
@@ -128,21 +177,80 @@ _TIERS: tuple[tuple[_Tier, _Tier], ...] = (
 )
 
 
-def match(findings: Iterable[Finding], entries: Iterable[BaselineEntry]) -> Matched:
-    """Pair findings with entries, the surest pairs first; one for one."""
+_Fits = Callable[[BaselineEntry, BaselineEntry], bool]
+
+
+def match(
+    findings: Iterable[Finding], entries: Iterable[BaselineEntry], audited: Container[Home] = ()
+) -> Matched:
+    """Pair findings with entries, the surest pairs first; one for one.
+
+    ``audited`` are the functions in which an entry's own finding would have been made. Findings that are
+    suppressed anyway leave the entries that others can have to them.
+    """
     left = dict(enumerate(entries))
-    waiting = {position: entry_of(finding) for position, finding in enumerate(findings)}
+    ordered = sorted(enumerate(findings), key=lambda one: one[1].suppressed is not None)
+    waiting = {position: entry_of(finding) for position, finding in ordered}
     known: set[int] = set()
-    for of_entry, of_finding in _TIERS:
-        offered: dict[_Key, deque[int]] = defaultdict(deque)
-        for number, entry in left.items():
-            offered[of_entry(entry)].append(number)
-        for position, wanted in list(waiting.items()):
-            key = of_finding(wanted)
-            if key is not None and offered[key]:
-                del left[offered[key].popleft()], waiting[position]
+    worse: dict[int, BaselineEntry] = {}
+
+    def may_be(entry: BaselineEntry, found: BaselineEntry) -> bool:
+        elsewhere = entry.home != found.home and entry.home in audited
+        return not elsewhere and not _is_another(entry, found)
+
+    def covers(entry: BaselineEntry, found: BaselineEntry) -> bool:
+        return may_be(entry, found) and not _is_worse(entry, found)
+
+    for tier, fits in product(_TIERS, (covers, may_be)):
+        for position, number in _pairs(tier, fits, left, waiting):
+            entry = left.pop(number)
+            del waiting[position]
+            if fits is covers:
                 known.add(position)
-    return Matched(frozenset(known), tuple(left.values()))
+            else:
+                worse[position] = entry
+    return Matched(frozenset(known), tuple(left.values()), worse)
+
+
+def _pairs(
+    tier: tuple[_Tier, _Tier],
+    fits: _Fits,
+    entries: Mapping[int, BaselineEntry],
+    waiting: Mapping[int, BaselineEntry],
+) -> list[tuple[int, int]]:
+    """Positions of findings, each with the first entry that pairs with it and fits."""
+    of_entry, of_finding = tier
+    offered: dict[_Key, list[int]] = defaultdict(list)
+    for number, entry in entries.items():
+        offered[of_entry(entry)].append(number)
+    pairs = []
+    for position, wanted in waiting.items():
+        key = of_finding(wanted)
+        several = offered.get(key, []) if key is not None else []
+        fitting = next((one for one in several if fits(entries[one], wanted)), None)
+        if fitting is not None:
+            several.remove(fitting)
+            pairs.append((position, fitting))
+    return pairs
+
+
+def _is_another(entry: BaselineEntry, found: BaselineEntry) -> bool:
+    """Whether a finding is at another one of equal instructions, of which there are as many as there were.
+
+    That is only told of PTX: ptxas may put equal instructions into another order with every release.
+    """
+    if entry.occurrence is None or found.occurrence is None or entry.likeness != found.likeness:
+        return False
+    if (entry.evidence, found.evidence) != ("ptx", "ptx"):
+        return False
+    return entry.occurrence[1] == found.occurrence[1] and entry.occurrence != found.occurrence
+
+
+def _is_worse(entry: BaselineEntry, found: BaselineEntry) -> bool:
+    """Whether a finding is more severe than an entry's was; what the other language says is no measure."""
+    if not entry.severity or entry.evidence != found.evidence:
+        return False
+    return Severity(found.severity).rank > Severity(entry.severity).rank
 
 
 def why_unmet(entry: BaselineEntry, functions: Iterable[FunctionReport]) -> Unmet:
@@ -171,9 +279,13 @@ def read_baseline(path: Path) -> tuple[BaselineEntry, ...]:
     if fault is not None:
         raise UsageError(f"--baseline {path}: {fault}")
     return tuple(
-        BaselineEntry(**{key: value for key, value in entry.items() if key != "message"})
+        BaselineEntry(**{key: _read(value) for key, value in entry.items() if key != "message"})
         for entry in document["findings"]
     )
+
+
+def _read(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def render_baseline(findings: Iterable[Finding]) -> str:
@@ -185,6 +297,7 @@ def render_baseline(findings: Iterable[Finding]) -> str:
 
 def _document(finding: Finding) -> dict[str, Any]:
     entry = asdict(entry_of(finding))
-    if not entry["evidence"]:
-        del entry["evidence"]
+    for name in ("evidence", "occurrence"):
+        if not entry[name]:
+            del entry[name]
     return {**entry, "message": finding.message}

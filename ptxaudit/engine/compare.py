@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ptxaudit.engine.baseline import entry_of, match
+from ptxaudit.engine.baseline import BaselineEntry, entry_of, match
 from ptxaudit.engine.changes import SynchronisationChange, changes
 from ptxaudit.engine.function_report import LOCAL_LOADS, LOCAL_STORES, REGISTERS
 from ptxaudit.rules.budget import Budget, Part, summed
@@ -61,8 +61,9 @@ class KernelChange:
     """One kernel of both sides (or of one: the other is ``None``) and what is not the same.
 
     ``counts`` are the numbers of each kind of synchronisation, ``changes`` the synchronisations themselves.
-    ``new_findings`` and ``gone_findings`` have no partner; ``unchanged`` counts those that have. ``costs`` is
-    what synchronisation costs, where both sides were measured alike and differ.
+    ``new_findings`` and ``gone_findings`` have no partner, ``worse_findings`` are old and new ones of which
+    the new is more severe; ``unchanged`` counts the other pairs. ``costs`` is what synchronisation costs,
+    where both sides were measured alike and differ.
     """
 
     old: FunctionReport | None
@@ -74,6 +75,7 @@ class KernelChange:
     gone_findings: tuple[Finding, ...]
     unchanged: int
     costs: tuple[CostChange, ...] = ()
+    worse_findings: tuple[tuple[Finding, Finding], ...] = ()
 
     @property
     def name(self) -> str:
@@ -86,7 +88,7 @@ class KernelChange:
     def is_changed(self) -> bool:
         """Whether there is anything to say."""
         sides = self.old is None or self.new is None
-        findings = self.new_findings or self.gone_findings
+        findings = self.new_findings or self.gone_findings or self.worse_findings
         return bool(sides or self.counts or self.changes or self.verdicts or self.costs or findings)
 
 
@@ -103,8 +105,12 @@ class Comparison:
 
     @property
     def new_findings(self) -> tuple[Finding, ...]:
-        """All findings that the old side did not have and that are not suppressed."""
-        found = (finding for kernel in self.kernels for finding in kernel.new_findings)
+        """All findings that the old side did not have, or not as severe, and that are not suppressed."""
+        found = (
+            finding
+            for kernel in self.kernels
+            for finding in (*kernel.new_findings, *(worse for _, worse in kernel.worse_findings))
+        )
         return tuple(finding for finding in found if finding.suppressed is None)
 
 
@@ -212,22 +218,22 @@ def _change(
     # The kernel may have another name now; its findings are compared as if it had not.
     renamed = [replace(entry_of(finding), function=name) for finding in old_findings]
     matched = match(new_findings, renamed)
-    gone = list(matched.gone)
-    gone_findings = []
+    waiting: dict[BaselineEntry, deque[Finding]] = defaultdict(deque)
     for finding, entry in zip(old_findings, renamed, strict=True):
-        if entry in gone:
-            gone.remove(entry)
-            gone_findings.append(finding)
+        waiting[entry].append(finding)
+    worse_findings = [(waiting[entry].popleft(), new_findings[at]) for at, entry in matched.worse.items()]
+    gone_findings = [waiting[entry].popleft() for entry in matched.gone]
     return KernelChange(
         before,
         after,
         tuple(_counts(before, after)),
         () if before is None or after is None else changes(before.synchronisation, after.synchronisation),
         tuple(_verdicts(before, after)),
-        tuple(one for index, one in enumerate(new_findings) if index not in matched.known),
+        tuple(one for index, one in enumerate(new_findings) if index not in {*matched.known, *matched.worse}),
         tuple(gone_findings),
         len(matched.known),
         tuple(_costs(before, after)),
+        tuple(worse_findings),
     )
 
 

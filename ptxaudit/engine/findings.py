@@ -6,8 +6,8 @@ language, where both show it, and from one compiler to the next.
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ptxaudit.analysis.context import FunctionAnalysis
@@ -42,8 +42,11 @@ def build_findings(
 
     Raises ``KeyError`` when a violation lacks a detail that the pattern's message asks for.
     """
+    if not violations:
+        return iter(())
+    occurrences = _occurrences(analysis.function, (violation.primary for violation in violations))
     findings = (
-        _build(rule, analysis, input_name, violation)
+        _build(rule, analysis, input_name, violation, occurrences)
         for violation in sorted(violations, key=lambda one: one.primary.index)
     )
     return numbered(findings)
@@ -58,7 +61,13 @@ def numbered(findings: Iterable[Finding]) -> Iterator[Finding]:
         ordinals[alike] += 1
 
 
-def _build(rule: Rule, analysis: FunctionAnalysis, input_name: str, violation: Violation) -> Finding:
+def _build(
+    rule: Rule,
+    analysis: FunctionAnalysis,
+    input_name: str,
+    violation: Violation,
+    occurrences: Mapping[int, tuple[int, int]],
+) -> Finding:
     pattern, function = rule.pattern, analysis.function
     fields = {
         "function": function.demangled,
@@ -84,7 +93,21 @@ def _build(rule: Rule, analysis: FunctionAnalysis, input_name: str, violation: V
         assumptions=violation.assumptions,
         operation=_operation(rule, analysis, violation.primary),
         likeness=_digest(normalise(violation.primary))[:12],
+        occurrence=occurrences[violation.primary.index],
+        architecture=function.architecture.name,
     )
+
+
+def _occurrences(function: Function, instructions: Iterable[Instruction]) -> dict[int, tuple[int, int]]:
+    """By index: its number, from 1, among those that differ in registers and labels only, and theirs."""
+    opcodes = {one.opcode for one in instructions}
+    alike: dict[str, list[int]] = defaultdict(list)
+    for one in function.instructions:
+        if one.opcode in opcodes:
+            alike[normalise(one)].append(one.index)
+    return {
+        index: (number, len(several)) for several in alike.values() for number, index in enumerate(several, 1)
+    }
 
 
 # One language has these in an instruction of their own, the other in that of another event.

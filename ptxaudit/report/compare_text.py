@@ -40,6 +40,7 @@ def _kernel(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
                 yield f"    cost: {cost(finding.cost)}"
             if not new:
                 yield from (f"    {line}" for line in _why_gone(kernel, finding, verdicts))
+    yield from (f"  worse: {_worse(pair)}" for pair in kernel.worse_findings)
     if kernel.unchanged:
         yield f"  unchanged: {counted(kernel.unchanged, 'finding')}"
     changed = list(_synchronisation(kernel))
@@ -166,6 +167,12 @@ def _finding(finding: Finding) -> str:
     return f"{finding.severity}[{finding.rule}] {finding.primary.location}: {finding.message}{suppressed}"
 
 
+def _worse(pair: tuple[Finding, Finding]) -> str:
+    """A finding that is more severe now, and what it was."""
+    old, new = pair
+    return f"{_finding(new)} (was: {old.severity} at {old.primary.location})"
+
+
 def _ended(kernels: Iterable[KernelChange]) -> Iterator[str]:
     """How many findings are mended, and how many are only made no longer."""
     ended = Counter(fixed_or_gone(kernel, one) for kernel in kernels for one in kernel.gone_findings)
@@ -182,8 +189,10 @@ def totals(comparison: Comparison) -> str:
         f"{sum(kernel.old is None for kernel in kernels)} new",
         f"{sum(kernel.new is None for kernel in kernels)} gone",
     )
+    worse = sum(len(kernel.worse_findings) for kernel in kernels)
     found = (
         f"{sum(len(kernel.new_findings) for kernel in kernels)} new",
+        *([f"{worse} worse"] if worse else []),
         *_ended(kernels),
         f"{sum(kernel.unchanged for kernel in kernels)} unchanged",
     )
@@ -215,6 +224,7 @@ def _kernel_markdown(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
         for finding, alike in grouped(findings):
             more = f" and {alike} more like it" if alike else ""
             yield f"- {'new' if new else fixed_or_gone(kernel, finding)}: {code(_finding(finding))}{more}"
+    yield from (f"- worse: {code(_worse(pair))}" for pair in kernel.worse_findings)
     yield from (f"- {code(said(change))}" for change in kernel.changes)
     yield from (f"- cost of synchronisation {code(priced(change))}" for change in kernel.costs)
     if kernel.counts:
@@ -267,6 +277,10 @@ def _document(kernel: KernelChange) -> dict[str, Any]:
         "findings": {
             "new": [_finding_document(finding) for finding in kernel.new_findings],
             "gone": [_finding_document(finding) for finding in kernel.gone_findings],
+            "worse": [
+                {**_finding_document(new), "old_severity": old.severity.value}
+                for old, new in kernel.worse_findings
+            ],
             "unchanged": kernel.unchanged,
         },
     }

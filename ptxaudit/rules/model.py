@@ -186,8 +186,9 @@ class Finding:
 
     ``fingerprint`` comes from rule, function, ``operation`` and ordinal, never from line numbers.
     ``operation`` says what the primary instruction does in words that PTX and SASS share, ``likeness`` is the
-    same for instructions that differ in registers and labels only. ``path`` are labels or positions of the
-    blocks between the two places, for a person.
+    same for instructions that differ in registers and labels only, ``occurrence`` is the number of the
+    primary one among those of its function, from 1, and how many they are. ``path`` are labels or positions
+    of the blocks between the two places, for a person.
     """
 
     rule: str
@@ -209,6 +210,8 @@ class Finding:
     suppressed: str | None = None
     operation: str = ""
     likeness: str = ""
+    occurrence: tuple[int, int] | None = None
+    architecture: str = ""
 
 
 @dataclass(frozen=True, slots=True)
