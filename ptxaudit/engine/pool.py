@@ -23,7 +23,7 @@ from ptxaudit.engine.units import Task, Work
 from ptxaudit.errors import PtxauditError
 from ptxaudit.rules.model import InputReport
 
-_MOST_FUTILE = 3
+_MOST_FUTILE = 4
 # A terminal sends these to every process that it has started: the parent ends the workers.
 _OF_THE_GROUP = (signal.SIGINT, signal.SIGHUP)
 
@@ -38,6 +38,7 @@ class WorkerPool:
         self._numbers = itertools.count()
         self._under_way: list[Submission] = []
         self._futile = 0
+        self._has_results = False
         self._executor = self._new_executor(jobs)
 
     def submit(self, work: Work) -> "Submission":
@@ -58,16 +59,19 @@ class WorkerPool:
     def start_again(self) -> None:
         """Take up, after a process was killed, what has no result yet.
 
-        Raises :class:`PtxauditError` when processes are killed again and again without having begun anything.
+        Raises :class:`PtxauditError` when processes are killed again and again without having begun anything,
+        and there are no results yet that this would cost.
         """
         self._renew(1)
         left = [one for one in self._under_way if not one.is_done()]
         begun = [one for one in left if one.marker.exists()]
         self._futile = 0 if begun else self._futile + 1
         if self._futile == _MOST_FUTILE:
-            raise PtxauditError(
-                "found worker processes killed as soon as they start, expected them to audit (try --jobs 1)"
-            )
+            if not self._has_results:
+                raise PtxauditError(
+                    "found worker processes killed at their start, expected them to audit (try --jobs 1)"
+                )
+            begun = left
         for one in begun:
             one.results = tuple(self._last_try(task, one.marker) for task in one.work)
         self._renew(self._jobs)
@@ -77,6 +81,7 @@ class WorkerPool:
         """Its results are there: it need not be done again."""
         self._under_way.remove(submission)
         self._futile = 0
+        self._has_results = True
         submission.marker.unlink(missing_ok=True)
 
     def _give(self, submissions: list["Submission"]) -> None:

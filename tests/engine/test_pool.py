@@ -1,5 +1,6 @@
 """A worker process that is killed costs at most what it was auditing."""
 
+import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.image import image_of
 from ptxaudit.engine.pool import WorkerPool
 from ptxaudit.engine.registry import Rule
+from ptxaudit.engine.units import Task
 from ptxaudit.errors import PtxauditError
 from ptxaudit.rules.model import Outcome
 
@@ -64,6 +66,19 @@ def dying_start(scratch: str) -> None:
 def test_workers_that_never_begin_end_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ptxaudit.engine.pool._start_worker", dying_start)
     pool = WorkerPool(2, AuditOptions(()), str(tmp_path))
-    with pytest.raises(PtxauditError, match="killed as soon as they start"):
+    with pytest.raises(PtxauditError, match="killed at their start"):
         pool.submit(()).result()
+    pool.end(at_once=True)
+
+
+def test_workers_that_begin_no_more_cost_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = tuple(Task((image_of(f"{name}.ptx", KERNEL.encode()),)) for name in NAMES[:2])
+    pool = WorkerPool(1, AuditOptions(()), str(tmp_path))
+    ((first,),) = pool.submit(work[:1]).result()
+    assert first.report is not None and first.report.error is None
+    monkeypatch.setattr("ptxaudit.engine.pool._start_worker", dying_start)
+    for worker in multiprocessing.active_children():
+        worker.kill()
+    ((second,),) = pool.submit(work[1:]).result()
+    assert second.report is not None and second.report.error is not None
     pool.end(at_once=True)
