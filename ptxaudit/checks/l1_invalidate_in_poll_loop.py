@@ -109,7 +109,9 @@ _RESTRICTED_CODE = f"""wait:
 def _violation(
     analysis: FunctionAnalysis, one: Invalidation, cheaper: "Judged", warning_loads: float
 ) -> Violation:
-    costs = one.enclosing is not None and len(one.loads) >= warning_loads
+    # At every attempt the other warps of the multiprocessor lose their lines, too, as long as this one waits.
+    every_attempt = one.frequency is Frequency.EVERY_ATTEMPT
+    costs = every_attempt or (one.enclosing is not None and len(one.loads) >= warning_loads)
     follows = one.loads[:_SHOWN_LOADS]
     related = [Related(load, "can hit L1 and follows") for load in follows]
     related += [Related(copy, "the first attempt, apart from the loop") for copy in one.copies]

@@ -88,13 +88,13 @@ def flushes(analysis: FunctionAnalysis) -> Outcome:
         ),
         (
             FLAG + LOAD,
-            Severity.NOTE,
+            Severity.WARNING,
             "at every attempt",
             "1 load that can hit L1 follows after it",
         ),
         (
             repeated(FLAG + STORE),
-            Severity.NOTE,
+            Severity.WARNING,
             "at every attempt",
             "no load that could hit L1 follows in the loop around it",
         ),
