@@ -201,7 +201,8 @@ def _placed(setting: _Setting, operation: Operation) -> _Placed:
     first = min(same, default=operation.index)
     loads = setting.surroundings.loads_behind(operation, same, loop)
     traffic = setting.surroundings.traffic_before(operation, loop)
-    roles = paying(setting.payers, operation.instructions, block)
+    # A warp is seen at the attempt that succeeded; it has executed the first one, too.
+    roles = paying(setting.payers, same.union(operation.instructions), block)
     threads = setting.arriving(operation) or setting.executing(operation)
     pays = first == operation.index
     price = _price(setting, operation, threads, loads, traffic, loop) if pays else None

@@ -37,19 +37,22 @@ class Acting:
 
 
 def payers(roles: Sequence[Acting]) -> tuple[Payer, ...]:
-    """The roles, each once for all CTAs."""
+    """The roles, each once for all CTAs where these have the same ones, else with the CTA in the name."""
+    ctas = {role.cta for role in roles}
+    alike = len({frozenset(role.name for role in roles if role.cta == cta) for cta in ctas}) == 1
     multiplies = any(_multiplies(role) for role in roles)
     found: dict[str, Payer] = {}
     for role in roles:
         alone = sum(other.cta == role.cta for other in roles) == 1
         critical = True if alone or _multiplies(role) else (False if multiplies else None)
         blocks, instructions = frozenset(role.blocks), role.instructions
-        known = found.get(role.name)
+        name = role.name if alike else f"CTA {role.cta} {role.name}"
+        known = found.get(name)
         if known is not None:
             blocks |= known.blocks
             instructions |= known.instructions
             critical = known.critical or critical
-        found[role.name] = Payer(role.name, blocks, critical, instructions)
+        found[name] = Payer(name, blocks, critical, instructions)
     return tuple(found.values())
 
 
