@@ -164,7 +164,8 @@ def _judged(
 def _not_ruled_out(analysis: FunctionAnalysis, rule: Rule, outcome: Outcome) -> Outcome:
     """That nothing is wrong with a kernel, only if every instruction of it is known; that a rule is not
     applicable to it, only if it is not to what it calls, either."""
-    if outcome.verdict not in (Verdict.NOT_APPLICABLE, Verdict.CLEAN) or not analysis.function.is_entry:
+    asked = analysis.function.is_entry and analysis.function.language.value in rule.pattern.inputs
+    if not asked or outcome.verdict not in (Verdict.NOT_APPLICABLE, Verdict.CLEAN):
         return outcome
     unknown = analysis.first_unknown
     if unknown is not None:

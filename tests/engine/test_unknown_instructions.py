@@ -5,7 +5,7 @@ from audit_support import audit_text
 from ptxaudit.engine.registry import load_registry
 from ptxaudit.rules.model import Verdict
 
-RULES = tuple(load_registry().values())
+RULES = tuple(rule for rule in load_registry().values() if "ptx" in rule.pattern.inputs)
 KERNEL = """
 .version 8.8
 .target sm_90a
@@ -96,3 +96,9 @@ def test_harmless_calls_rule_out_what_they_are_not() -> None:
 def test_nothing_is_clean_beside_an_instruction_that_may_do_anything() -> None:
     barrier = "bar.sync 0; frobnicate.u32 %r1, %r2; bar.sync 0;"
     assert verdicts(barrier) == {Verdict.UNKNOWN}
+
+
+def test_a_rule_about_sass_is_not_applicable_to_ptx_whatever_is_in_it() -> None:
+    rule = load_registry()["wgmma-serialized"]
+    (report,) = audit_text(KERNEL.format(instruction="frobnicate.u32 %r1, %r2;"), (rule,)).report.functions
+    assert report.verdicts == {rule.id: Verdict.NOT_APPLICABLE}
