@@ -15,6 +15,7 @@ from pathlib import Path
 DEFAULT_MEGABYTES = 512
 _FILE = "results.sqlite"
 _WAIT_SECONDS = 10.0
+_BUSY_SECONDS = 0.02
 _KEPT_SHARE = 0.9
 _WRITES_BETWEEN_CHECKS = 200
 # How many bytes something kept may stand for: a file of others may say that it is gigabytes.
@@ -154,13 +155,26 @@ def _connected(file: Path) -> sqlite3.Connection:
     try:
         # A log beside the file lets others read while one writes. What a crash of the machine loses is
         # audited again, so nothing waits for the disk.
-        connection.execute("PRAGMA journal_mode = WAL")
+        _log_beside(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(_TABLE)
     except _FAULTS:
         connection.close()
         raise
     return connection
+
+
+def _log_beside(connection: sqlite3.Connection) -> None:
+    """Have changes written to a log; where others open the same new file, SQLite does not wait by itself."""
+    latest = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > latest:
+                raise
+            time.sleep(_BUSY_SECONDS)
 
 
 def _is_damaged(error: Exception) -> bool:

@@ -1,10 +1,14 @@
 """The store on disk: whole or not there, whatever happened to the file or the process."""
 
+import multiprocessing
+import os
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -167,3 +171,24 @@ def test_the_longest_unused_goes_first(tmp_path: Path, monkeypatch: pytest.Monke
     kept = [number for number in range(10) if store.get(str(number)) is not None]
     assert kept == [0, 7, 8, 9]
     store.close()
+
+
+def _open_and_keep(folder: Path, together: Barrier, troubles: "Queue[str | None]") -> None:
+    together.wait()
+    store = ResultStore(folder)
+    store.put(str(os.getpid()), b"content")
+    troubles.put(store.trouble)
+    store.close()
+
+
+def test_processes_that_open_a_new_file_together_all_keep_results(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    for number in range(20):
+        together, troubles = context.Barrier(8), context.Queue()
+        arguments = (tmp_path / str(number), together, troubles)
+        running = [context.Process(target=_open_and_keep, args=arguments) for _ in range(8)]
+        for process in running:
+            process.start()
+        assert [troubles.get(timeout=60) for _ in running] == [None] * 8
+        for process in running:
+            process.join()
