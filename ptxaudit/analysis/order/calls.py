@@ -8,7 +8,8 @@ Direction: from callers to callees. Join: the worst effect of any call. Known li
 whichever of its instructions this call reaches.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -36,20 +37,14 @@ def call_effects(analysis: FunctionAnalysis) -> tuple[CallEffect, str]:
 
 def _effects(analysis: FunctionAnalysis, active: frozenset[str]) -> tuple[CallEffect, str]:
     worst, culprit = CallEffect.HARMLESS, ""
-    for instruction, transfer in analysis.occurrences(ev.Transfer):
-        if transfer.kind is not ev.TransferKind.CALL or transfer.target in _RUNTIME | active:
-            continue
-        if _is_followed(analysis, instruction):
-            continue
-        callee = _callee(analysis, transfer.target or "")
-        if callee is None:
-            effect, name = CallEffect.SYNCHRONISES, transfer.target or "a function that is not known"
+    for name, inner in _called_directly(analysis, active):
+        if inner is None:
+            effect, culprit_here = CallEffect.SYNCHRONISES, name
         else:
-            inner = FunctionAnalysis(callee, analysis.module)
             own = _own_effect(inner)
-            effect, name = max((own, callee.name), _effects(inner, active | {callee.name}))
+            effect, culprit_here = max((own, name), _effects(inner, active | {name}))
         if effect > worst:
-            worst, culprit = effect, name
+            worst, culprit = effect, culprit_here
     return worst, culprit
 
 
@@ -69,21 +64,30 @@ def called(analysis: FunctionAnalysis) -> Called:
     seen = {analysis.function.name}
     pending = [analysis]
     while pending:
-        caller = pending.pop()
-        for instruction, transfer in caller.occurrences(ev.Transfer):
-            name = transfer.target or "a function that is not known"
-            is_call = transfer.kind is ev.TransferKind.CALL
-            if not is_call or name in _RUNTIME | seen or _is_followed(caller, instruction):
-                continue
+        for name, inner in _called_directly(pending.pop(), seen):
             seen.add(name)
-            callee = _callee(analysis, name)
-            inner = None if callee is None else FunctionAnalysis(callee, analysis.module)
             if inner is None or inner.first_unknown is not None:
                 unknown = name
             if inner is not None:
                 traits.update(dict.fromkeys(inner.traits, name))
                 pending.append(inner)
     return Called(traits, unknown)
+
+
+def _called_directly(
+    caller: FunctionAnalysis, known: AbstractSet[str]
+) -> Iterator[tuple[str, FunctionAnalysis | None]]:
+    """The functions that calls name which are not followed, less harmless and known ones; ``None`` for one
+    whose code is not at hand."""
+    for instruction, transfer in caller.occurrences(ev.Transfer):
+        is_call = transfer.kind is ev.TransferKind.CALL
+        if not is_call or transfer.target in _RUNTIME or _is_followed(caller, instruction):
+            continue
+        callee = _callee(caller, transfer.target or "")
+        # In SASS a call names the place, so that only the callee tells whether it is a known one.
+        name = callee.name if callee is not None else transfer.target or "a function that is not known"
+        if name not in known:
+            yield name, None if callee is None else FunctionAnalysis(callee, caller.module)
 
 
 def _is_followed(analysis: FunctionAnalysis, call: Instruction) -> bool:

@@ -12,11 +12,11 @@ of passes.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 from ptxaudit.analysis.order.machine import Bounds
 from ptxaudit.analysis.order.program import Operation, Program
-from ptxaudit.analysis.order.trace import BarrierKey, Execution, Step
+from ptxaudit.analysis.order.trace import BarrierKey, Execution, Footprint, Step
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.cfg import Loop
 
@@ -52,7 +52,7 @@ def not_round(program: Program, execution: Execution, times: int) -> dict[int, f
         place = _place(entry) if isinstance(entry, Step) else None
         if isinstance(entry, Step) and place is not None:
             places[entry.warp, entry.instruction.index].append(place)
-    short = {index for (_, index), met in places.items() if 1 < len(set(met)) > (len(met) - 1) // times}
+    short = {index for (_, index), met in places.items() if not came_round(met, times)}
     by_loop: dict[int, set[int]] = defaultdict(set)
     for index in short:
         header = _cut_short(program, execution, index)
@@ -61,14 +61,24 @@ def not_round(program: Program, execution: Execution, times: int) -> dict[int, f
     return {header: frozenset(indices) for header, indices in by_loop.items()}
 
 
+def came_round(met: Sequence[Hashable], times: int) -> bool:
+    """Whether a ring of the places that were met was gone through so many times, and begun once more."""
+    ring = len(set(met))
+    return ring <= 1 or ring <= (len(met) - 1) // times
+
+
+def buffer_of(step: Step) -> Footprint | None:
+    """The footprint of an access to memory that the buffers of rings are in."""
+    footprint = step.footprint
+    return footprint if footprint is not None and footprint.memory[0] in ("shared", "tmem") else None
+
+
 def _place(step: Step) -> Hashable:
     """What a step touches that a ring could be made of, if anything."""
     if isinstance(step.event, ev.CtaBarrier):
         return step.key
-    footprint = step.footprint
-    if footprint is None or footprint.memory[0] not in ("shared", "tmem"):
-        return None
-    return footprint.memory, footprint.starts.tobytes()
+    footprint = buffer_of(step)
+    return None if footprint is None else (footprint.memory, footprint.starts.tobytes())
 
 
 def _cut_short(program: Program, execution: Execution, index: int) -> int | None:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.explore import OrderReport
+from ptxaudit.analysis.order.rings import buffer_of, came_round
 from ptxaudit.analysis.order.trace import Execution, Step
 from ptxaudit.analysis.order.whatif import Weakening, dispensable
 from ptxaudit.ir import events as ev
@@ -112,9 +113,9 @@ def _not_round(execution: Execution, accesses: frozenset[int]) -> frozenset[int]
     places: dict[tuple[int, int], list[bytes]] = defaultdict(list)
     for step in execution.entries:
         if isinstance(step, Step) and step.instruction.index in accesses:
-            footprint = step.footprint
-            if footprint is not None and footprint.memory[0] in ("shared", "tmem"):
+            footprint = buffer_of(step)
+            if footprint is not None:
                 places[step.warp, step.instruction.index].append(footprint.starts.tobytes())
     seen = {index for _, index in places}
-    short = {index for (_, index), starts in places.items() if 1 < len(set(starts)) > (len(starts) - 1) // 2}
+    short = {index for (_, index), starts in places.items() if not came_round(starts, 2)}
     return frozenset(short | (accesses - seen))
