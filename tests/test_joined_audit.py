@@ -40,7 +40,7 @@ def run(*paths: Path, assemble: bool = True) -> AuditRun:
     images = find_images([str(path) for path in paths], WalkOptions())
     done = audit(images, AuditOptions(tuple(REGISTRY.values()), assemble=assemble))
     assert done.internal_errors == ()
-    jsonschema.validate(json_report.to_document(done.report), json_report.load_schema())
+    jsonschema.validate(json.loads(json_report.render(done.report)), json_report.load_schema())
     return done
 
 
@@ -99,7 +99,7 @@ def test_a_cost_is_one_finding_with_the_ptx_and_the_sass_of_it(tmp_path: Path) -
 
 
 def test_a_json_report_lists_the_places_of_all_languages(narrow: Path) -> None:
-    document = json_report.to_document(run(narrow).report)
+    document = json.loads(json_report.render(run(narrow).report))
     (finding,) = [one for one in document["findings"] if one["rule"] == SCOPE]
     assert {place["kind"] for place in finding["locations"]} == {"ptx", "sass", "source"}
     assert [place["role"] for place in finding["locations"]].count("primary") == 1

@@ -38,18 +38,17 @@ _SEVERITY_RANK = {severity: -severity.rank for severity in Severity}
 def build_findings(
     rule: Rule, analysis: FunctionAnalysis, input_name: str, violations: tuple[Violation, ...]
 ) -> Iterator[Finding]:
-    """The findings of one rule in one function, in program order.
+    """The findings of one rule in one function, in program order, not :func:`numbered` yet.
 
     Raises ``KeyError`` when a violation lacks a detail that the pattern's message asks for.
     """
     if not violations:
         return iter(())
     occurrences = _occurrences(analysis.function, (violation.primary for violation in violations))
-    findings = (
+    return (
         _build(rule, analysis, input_name, violation, occurrences)
         for violation in sorted(violations, key=lambda one: one.primary.index)
     )
-    return numbered(findings)
 
 
 def numbered(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -19,11 +19,11 @@ from typing import Any
 from ptxaudit import source
 from ptxaudit.engine import results as image_results
 from ptxaudit.engine.results import ImageResult
+from ptxaudit.engine.store import MOST_BYTES
 from ptxaudit.rules import budget, model
 
 _HELD_IN = (image_results, budget, model, source)
-# Most bytes of a result: of real kernels at most 1 MB was seen. A list takes 40 times its shortest text.
-MOST_BYTES = 1 << 25
+# A list takes 40 times its shortest text.
 _MOST_LISTS = 1 << 21
 _AS_THEY_ARE = frozenset({int, float, bool, type(None)})
 _TUPLE, _SET, _DICTIONARY, _BYTES = "t", "f", "d", "b"

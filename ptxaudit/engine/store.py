@@ -13,13 +13,14 @@ import zlib
 from pathlib import Path
 
 DEFAULT_MEGABYTES = 512
+# How many bytes something kept may stand for: a file of others may say that it is gigabytes. The largest of a
+# real kernel was 1 MB.
+MOST_BYTES = 1 << 25
 _FILE = "results.sqlite"
 _WAIT_SECONDS = 10.0
 _BUSY_SECONDS = 0.02
 _KEPT_SHARE = 0.9
 _WRITES_BETWEEN_CHECKS = 200
-# How many bytes something kept may stand for: a file of others may say that it is gigabytes.
-_MOST_UNPACKED = 1 << 25
 # Beyond this nothing was used so lately that its place in the order of use matters to anyone.
 _SAME_USE_SECONDS = 3600
 # What a damaged file brings about: names in it need not be text, either.
@@ -65,7 +66,7 @@ class ResultStore:
 
     def put(self, key: str, content: bytes) -> None:
         """Keep something under a key; on a disk that does not take it, do nothing."""
-        if len(content) > _MOST_UNPACKED:
+        if len(content) > MOST_BYTES:
             return
         packed = zlib.compress(content)
         row = (key, _digest(packed), packed, len(packed), int(time.time()))
@@ -191,7 +192,7 @@ def _unpacked(digest: object, content: object) -> bytes | None:
         return None
     unpacking = zlib.decompressobj()
     try:
-        whole = unpacking.decompress(content, _MOST_UNPACKED)
+        whole = unpacking.decompress(content, MOST_BYTES)
     except zlib.error:
         return None
     return whole if unpacking.eof else None

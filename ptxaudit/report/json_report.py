@@ -60,12 +60,6 @@ def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def to_document(report: AuditReport) -> dict[str, Any]:
-    """The report as plain data."""
-    members = _members(report)
-    return {key: list(value) if isinstance(value, Iterator) else value for key, value in members}
-
-
 def _members(report: AuditReport) -> Iterator[tuple[str, Any]]:
     """Keys and values of the report; records come one at a time."""
     yield "schema_version", SCHEMA_VERSION
