@@ -46,6 +46,7 @@ from container_builders import (
     host_elf,
     zipped,
 )
+from processes import family
 
 MEMORY_LIMIT = 1 << 30
 SECONDS_PER_INPUT = 10
@@ -227,12 +228,14 @@ def run(folder: Path, arguments: list[str], seconds: float, surplus: int) -> End
 
 def _resident(process: int) -> int:
     """The memory in bytes of a process and of all that it started."""
+    return sum(map(_own_resident, family(process)))
+
+
+def _own_resident(process: int) -> int:
     try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+        return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * PAGE
     except (OSError, IndexError):
         return 0
-    return pages * PAGE + sum(_resident(int(child)) for child in children)
 
 
 def _audit_in_child(folder: Path, arguments: list[str], output: int, errors: int) -> None:

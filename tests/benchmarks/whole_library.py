@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from processes import family
 
 
 def main() -> int:
@@ -60,22 +61,6 @@ def greatest_memory(audit: "subprocess.Popen[bytes]") -> int:
         greatest = max(greatest, sum(map(proportional_set_size, family(audit.pid))))
         time.sleep(1)
     return greatest
-
-
-def family(root: int) -> Iterator[int]:
-    """A process and all below it, by number."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        children[int(fields[1])].append(int(entry.parent.name))
-    pending = [root]
-    while pending:
-        process = pending.pop()
-        yield process
-        pending.extend(children[process])
 
 
 def proportional_set_size(process: int) -> int:
