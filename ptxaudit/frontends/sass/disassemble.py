@@ -1,11 +1,12 @@
 """The ``nvdisasm -json`` driver: raw instructions of every code section of a cubin."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 from ptxaudit.errors import ToolError
+from ptxaudit.frontends.sass.own_names import for_nvdisasm, with_reported_names
 from ptxaudit.frontends.sass.tools import ToolRun
 
 INSTRUCTION_BYTES = 16
@@ -26,13 +27,21 @@ class Section:
     instructions: list[dict[str, Any]]
 
 
-def start_nvdisasm(data: bytes, file: str, symbols: Iterable[int] | None = None) -> ToolRun:
-    """A disassembler that runs on a cubin, or on the sections of the functions with these indices."""
+class _Disassembler(ToolRun):
+    def output(self) -> bytes:
+        return with_reported_names(super().output())
+
+
+def start_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None) -> ToolRun:
+    """A disassembler that runs on a cubin, or on the sections of the functions with these indices.
+
+    Raises :class:`BinaryFault` for a malformed file whose header was not found wrong.
+    """
     restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
-    return ToolRun("nvdisasm", ["-json", *restricted], data, file)
+    return _Disassembler("nvdisasm", ["-json", *restricted], for_nvdisasm(data, file, symbols), file)
 
 
-def disassembled(data: bytes, file: str, symbols: Iterable[int]) -> tuple[Section, ...]:
+def disassembled(data: bytes, file: str, symbols: Collection[int]) -> tuple[Section, ...]:
     """The sections of the functions with these indices; raises :class:`ToolError`."""
     with start_nvdisasm(data, file, symbols) as run:
         return parse_listing(run.output(), file)

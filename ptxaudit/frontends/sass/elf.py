@@ -69,7 +69,8 @@ class Cubin:
 
     ``functions`` are ordered by section and start. ``code`` maps the names of executable sections to their
     content, ``information`` those of the ``.nv.info`` sections to theirs, ``constants`` those of the constant
-    banks; of sections of one name, which no compiler makes, the first, as the disassembler has it.
+    banks. Sections that are copies of others are left out; of others of one name, which no compiler makes, it
+    is the first, as the disassembler has it.
     """
 
     architecture: Architecture
@@ -122,7 +123,7 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
     table = read_sections(data, file)
     sections: dict[str, bytes] = {}
     for one in table:
-        if one.kind not in WITHOUT_CONTENT:
+        if one.kind not in WITHOUT_CONTENT and not one.is_copy:
             sections.setdefault(one.name, content_of(data, one))
     functions = tuple(_functions(data, table, file))
     code = {name: content for name, content in sections.items() if name.startswith(_CODE) and content}
@@ -149,8 +150,9 @@ def _functions(data: bytes, table: list[Section], file: str) -> Iterator[Functio
         if one.section >= len(table):
             found = f"function {one.name!r} in section {one.section}"
             raise BinaryFault(file, None, found, f"one of the {len(table)} sections")
-        section = table[one.section].name
-        yield FunctionSymbol(one.name, section, one.value, one.size, one.is_kernel, one.index)
+        section = table[one.section]
+        if not section.is_copy:
+            yield FunctionSymbol(one.name, section.name, one.value, one.size, one.is_kernel, one.index)
 
 
 @dataclass(frozen=True, slots=True)

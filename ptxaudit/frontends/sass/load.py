@@ -14,6 +14,7 @@ from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin
 from ptxaudit.frontends.sass.info import Attribute, decode_attributes, indirect_branch_targets, launch_facts
 from ptxaudit.frontends.sass.lower import Body, Lowering
 from ptxaudit.frontends.sass.notes import CubinHeader
+from ptxaudit.frontends.sass.sections import read_sections
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
 from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
@@ -35,6 +36,9 @@ def lower_cubin(
     except ToolError as error:
         groups = [one for one in symbols_by_section(data, name) if wanted is None or is_needed(one, wanted)]
         sections, unread = sections_apart(data, name, cubin.architecture, error, groups)
+    if any(one.is_copy for one in read_sections(data, name)):
+        # A copy is listed under the name of what it is a copy of.
+        sections = tuple({one.name: one for one in sections}.values())
     lowering = Lowering(name, cubin.architecture)
     functions = lowered_functions(sections, cubin, name, lowering)
     return module_of(data, name, lowering, functions, unread)

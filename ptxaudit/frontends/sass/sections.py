@@ -4,9 +4,11 @@ What a table claims is bounded by the size of the file: sections may overlap and
 that a small file could claim to hold gigabytes of either.
 """
 
+import re
 import struct
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxaudit.errors import BinaryFault
 
@@ -27,18 +29,32 @@ _STO_CUDA_ENTRY = 0x10
 _SHN_UNDEF = 0
 _SHN_RESERVED = 0xFF00
 _LONGEST_NAME = 1 << 16
+_CODE = ".text."
+_OF_A_FUNCTION = re.compile(r"(?:\.nv\.info|\.nv\.constant\d+|\.rela?\.text)\.(.+)", re.DOTALL)
+# What the driver finishes code by, which shows in no listing.
+OF_THE_DRIVER = (".nv.capmerc.", ".nv.merc.")
+_REGISTERS_SHIFT = 24  # of sh_info of a code section; a symbol's index is below
+OWN_NAME_MARK = b"__ptxaudit_"
+"""What no name in a cubin may have for its sections to be told apart by names that are made up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """An entry of the section table; offset and size in bytes."""
+    """An entry of the section table; offset and size in bytes.
+
+    ``ordinal`` counts code sections of one name, and what goes with each, from 1; from the second on it is
+    part of ``name``. ``is_copy`` says of these that they are the same as the first.
+    """
 
     name: str
     kind: int
     offset: int
     size: int
     link: int
+    information: int
     flags: int
+    ordinal: int = 1
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +70,72 @@ class Symbol:
 
 
 def read_sections(data: bytes, file: str) -> list[Section]:
-    """The sections, whose bounds were checked with the header; raises :class:`BinaryFault`."""
+    """The sections, whose bounds were checked with the header; raises :class:`BinaryFault`.
+
+    A linker keeps a local function once for each object that brings it along, in sections of one name. These
+    get names of their own here: the second ``.text.f`` is ``.text.f@2``.
+    """
     fields = HEADER.unpack_from(data)
     table, entries, names_index = fields[6], fields[12], fields[13]
     raw = list(SECTION.iter_unpack(data[table : table + entries * SECTION.size]))
     start, size = raw[names_index][4:6] if names_index < len(raw) else (0, 0)
     names = _Names(data[start : start + size], file, len(data))
-    return [
-        Section(names.at(name), kind, offset, size, link, flags)
-        for name, kind, flags, _, offset, size, link, *_ in raw
+    sections = [
+        Section(names.at(name), kind, offset, size, link, information, flags)
+        for name, kind, flags, _, offset, size, link, information, *_ in raw
     ]
+    return _told_apart(data, sections, file)
+
+
+def code_of(section: Section, sections: list[Section]) -> int | None:
+    """The index of the code that notes, constants or relocations are of; ``None`` for other sections."""
+    match = _OF_A_FUNCTION.fullmatch(section.name)
+    place = section.information
+    if match is None or place >= len(sections) or sections[place].name != f"{_CODE}{match[1]}":
+        return None
+    return place
+
+
+def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section]:
+    """The sections with names of their own for code that shares one, and for what belongs to it.
+
+    Notes, constants and relocations say which code section they belong to by its index; where they do not
+    they keep their name.
+    """
+    counts = Counter(one.name for one in sections if one.name.startswith(_CODE))
+    if not any(count > 1 for count in counts.values()) or OWN_NAME_MARK in data:
+        return sections
+    belongings: dict[int, list[int]] = {}
+    for place, one in enumerate(sections):
+        code = code_of(one, sections)
+        if code is not None:
+            belongings.setdefault(code, []).append(place)
+    functions: dict[int, list[tuple[str, int, int, bool]]] = {}
+    for symbol in read_symbols(data, sections, file):
+        said = (symbol.name, symbol.value, symbol.size, symbol.is_kernel)
+        functions.setdefault(symbol.section, []).append(said)
+
+    def told(place: int) -> tuple[object, ...]:
+        code = sections[place]
+        others = sorted(
+            (sections[one].name, content_of(data, sections[one])) for one in belongings.get(place, ())
+        )
+        registers = code.information >> _REGISTERS_SHIFT
+        return code.kind, code.flags, registers, content_of(data, code), functions.get(place), others
+
+    named = list(sections)
+    first: dict[str, tuple[object, ...]] = {}
+    met: Counter[str] = Counter()
+    for place, one in enumerate(sections):
+        if counts[one.name] > 1:
+            met[one.name] += 1
+            own = told(place)
+            is_copy = own == first.setdefault(one.name, own)
+            if met[one.name] > 1:
+                for other in (place, *belongings.get(place, ())):
+                    name, ordinal = f"{sections[other].name}@{met[one.name]}", met[one.name]
+                    named[other] = replace(sections[other], name=name, ordinal=ordinal, is_copy=is_copy)
+    return named
 
 
 def read_symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Symbol]:
@@ -81,7 +153,9 @@ def read_symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Sy
             if info & 0xF == _STT_FUNC and _SHN_UNDEF < place < _SHN_RESERVED:
                 # The bit that marks a kernel.
                 is_kernel = bool(other & _STO_CUDA_ENTRY)
-                yield Symbol(names.at(name), index, place, value, size, is_kernel)
+                ordinal = sections[place].ordinal if place < len(sections) else 1
+                own = names.at(name) if ordinal == 1 else f"{names.at(name)}@{ordinal}"
+                yield Symbol(own, index, place, value, size, is_kernel)
 
 
 def code_symbols(data: bytes, sections: list[Section]) -> int:
@@ -95,7 +169,10 @@ def code_symbols(data: bytes, sections: list[Section]) -> int:
             for name, info, _, place, _, _ in SYMBOL.iter_unpack(whole):
                 if 0 < place < len(sections) and sections[place].name.startswith(".text"):
                     # Some assemblers give the symbols of sections no type, but the section's name.
-                    whole_section = names.startswith(f"{sections[place].name}\0".encode(), name)
+                    section = sections[place].name
+                    if sections[place].ordinal > 1:
+                        section = section.removesuffix(f"@{sections[place].ordinal}")
+                    whole_section = names.startswith(f"{section}\0".encode(), name)
                     count += info & 0xF != _STT_SECTION and not whole_section
     return count
 
@@ -103,17 +180,18 @@ def code_symbols(data: bytes, sections: list[Section]) -> int:
 def is_plain(data: bytes, file: str) -> bool:
     """Whether the tables of a cubin leave no doubt of what code it has and what is in it.
 
-    So each section has a name of its own, and the sections of code, by name, by type and flag, and by the
-    symbols of functions, are the same ones. All cubins of compilers are like that; of another the
-    disassembler is asked as a whole, since which section it takes for a name is its own choice. Raises
-    :class:`BinaryFault` for a malformed file.
+    So each section that the front end or a listing is made from has a name of its own, given here or not,
+    and the sections of code, by name, by type and flag, and by the symbols of functions, are the same ones.
+    All cubins of compilers are like that; of another the disassembler is asked as a whole, since which
+    section it takes for a name is its own choice. Raises :class:`BinaryFault` for a malformed file.
     """
     sections = read_sections(data, file)
     places = range(len(sections))
     named = {place for place in places if sections[place].name.startswith(".text.") and sections[place].size}
     executable = {place for place in places if sections[place].flags & _SHF_EXECINSTR}
+    names = [one.name for one in sections if not one.name.startswith(OF_THE_DRIVER)]
     return (
-        len({one.name for one in sections}) == len(sections)
+        len(set(names)) == len(names)
         and sum(one.kind == _SHT_SYMTAB for one in sections) == 1
         and all(sections[place].kind == _SHT_PROGBITS for place in executable)
         and named == executable == {symbol.section for symbol in read_symbols(data, sections, file)}

@@ -4,7 +4,7 @@ A listing of a library asks this of each of a thousand cubins; :mod:`ptxaudit.fr
 that an audit needs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ptxaudit.arch import Architecture
@@ -15,6 +15,7 @@ from ptxaudit.frontends.sass.sections import (
     HEADER,
     SECTION,
     WITHOUT_CONTENT,
+    Section,
     Symbol,
     content_of,
     is_plain,
@@ -39,7 +40,7 @@ def summarise_cubin(data: bytes, file: str) -> CubinSummary:
     named = {section.name: section for section in sections}
     options = assembler_options(content_of(data, named.get(TOOLKIT_NOTE)))
     suffix = target_suffix(header, options, content_of(data, named.get(COMPATIBILITY)))
-    symbols = list(read_symbols(data, sections, file))
+    symbols = list(_symbols(data, sections, file))
     return CubinSummary(
         Architecture(header.architecture_number, suffix),
         tuple(one.name for one in symbols if one.is_kernel),
@@ -65,11 +66,20 @@ def symbols_to_read(data: bytes, file: str, takes: Callable[[str], bool]) -> tup
 
 
 def symbols_by_section(data: bytes, file: str) -> list[list[Symbol]]:
-    """The functions that share a section, for each section that has some; raises :class:`BinaryFault`."""
+    """The functions that share a section, for each section that has some and is no copy of another.
+
+    Raises :class:`BinaryFault`.
+    """
     held: dict[int, list[Symbol]] = {}
-    for symbol in read_symbols(data, read_sections(data, file), file):
+    for symbol in _symbols(data, read_sections(data, file), file):
         held.setdefault(symbol.section, []).append(symbol)
     return list(held.values())
+
+
+def _symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Symbol]:
+    for symbol in read_symbols(data, sections, file):
+        if symbol.section >= len(sections) or not sections[symbol.section].is_copy:
+            yield symbol
 
 
 def is_needed(symbols: list[Symbol], takes: Callable[[str], bool]) -> bool:
