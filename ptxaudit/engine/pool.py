@@ -3,21 +3,27 @@
 A process pool of Python fails all that it holds when one of its processes is killed, and ends the others.
 What was not under way in the killed one is then given to a new pool. What was is done again task by task with
 no other process running, so that it has all the memory there is, and it is known which task is at fault.
+Work and results go through files: in a pipe the start of a message that its writer, killed, does not finish
+would be waited for without end.
 """
 
 import contextlib
+import functools
 import itertools
 import multiprocessing
 import signal
 import tempfile
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from ptxaudit.engine.image import KernelImage
 from ptxaudit.engine.image_audit import audit_tasks
+from ptxaudit.engine.parcels import Parcel, opened, packed
 from ptxaudit.engine.results import AuditOptions, ImageResult, Results
 from ptxaudit.engine.units import Task, Work
 from ptxaudit.errors import PtxauditError
@@ -33,7 +39,7 @@ class WorkerPool:
 
     def __init__(self, jobs: int, options: AuditOptions, scratch: str) -> None:
         self._jobs = jobs
-        self._options = options
+        self._options = packed(options, Path(scratch, "options"))
         self._scratch = scratch
         self._numbers = itertools.count()
         self._under_way: list[Submission] = []
@@ -43,8 +49,7 @@ class WorkerPool:
 
     def submit(self, work: Work) -> "Submission":
         """Have the work done as soon as a process is free."""
-        marker = Path(self._scratch) / f"begun-{next(self._numbers)}"
-        submission = Submission(self, work, marker)
+        submission = Submission(self, work, Files(Path(self._scratch), next(self._numbers)))
         self._under_way.append(submission)
         self._give([submission])
         return submission
@@ -64,7 +69,7 @@ class WorkerPool:
         """
         self._renew(1)
         left = [one for one in self._under_way if not one.is_done()]
-        begun = [one for one in left if one.marker.exists()]
+        begun = [one for one in left if one.files.begun.exists()]
         self._futile = 0 if begun else self._futile + 1
         if self._futile == _MOST_FUTILE:
             if not self._has_results:
@@ -73,7 +78,7 @@ class WorkerPool:
                 )
             begun = left
         for one in begun:
-            one.results = tuple(self._last_try(task, one.marker) for task in one.work)
+            one.results = tuple(self._last_try(task, one.files) for task in one.work)
         self._renew(self._jobs)
         self._give([one for one in left if one.results is None])
 
@@ -82,26 +87,27 @@ class WorkerPool:
         self._under_way.remove(submission)
         self._futile = 0
         self._has_results = True
-        submission.marker.unlink(missing_ok=True)
+        submission.files.remove()
 
     def _give(self, submissions: list["Submission"]) -> None:
         try:
             for one in submissions:
-                one.future = self._submitted(one.work, one.marker)
+                one.future = self._submitted(one.work, one.files)
         except BrokenProcessPool:
             self.start_again()
 
-    def _last_try(self, task: Task, marker: Path) -> tuple[ImageResult, ...]:
+    def _last_try(self, task: Task, files: "Files") -> tuple[ImageResult, ...]:
         try:
-            return self._submitted((task,), marker).result()[0]
+            return _unpacked(self._submitted((task,), files).result())[0]
         except BrokenProcessPool:
             self._renew(1)
             return tuple(_killed(image) for image in task.images)
 
-    def _submitted(self, work: Work, marker: Path) -> "Future[Results]":
+    def _submitted(self, work: Work, files: "Files") -> "Future[Parcel]":
+        parcel = packed(work, files.work)
         # A process that this starts is deaf to the group's signals until it ignores them.
         with _deaf():
-            return self._executor.submit(_audit, work, self._options, marker)
+            return self._executor.submit(_audit, parcel, self._options, files)
 
     def _renew(self, jobs: int) -> None:
         self._executor.shutdown(wait=True, cancel_futures=True)
@@ -115,14 +121,42 @@ class WorkerPool:
             return ProcessPoolExecutor(jobs, context, initializer=_start_worker, initargs=(self._scratch,))
 
 
-class Submission:
-    """Work that a pool was given; ``marker`` is a file that is there once a process has begun with it."""
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files in ``folder`` of the work with this ``number``."""
 
-    def __init__(self, pool: WorkerPool, work: Work, marker: Path) -> None:
+    folder: Path
+    number: int
+
+    @property
+    def begun(self) -> Path:
+        """Is there once a process has begun with it."""
+        return self.folder / f"begun-{self.number}"
+
+    @property
+    def work(self) -> Path:
+        """Where the work is, unless it is small."""
+        return self.folder / f"work-{self.number}"
+
+    @property
+    def results(self) -> Path:
+        """Where its results are, unless they are small."""
+        return self.folder / f"results-{self.number}"
+
+    def remove(self) -> None:
+        """Remove what is there."""
+        for file in (self.begun, self.work, self.results):
+            file.unlink(missing_ok=True)
+
+
+class Submission:
+    """Work that a pool was given."""
+
+    def __init__(self, pool: WorkerPool, work: Work, files: Files) -> None:
         self._pool = pool
         self.work = work
-        self.marker = marker
-        self.future: Future[Results] | None = None
+        self.files = files
+        self.future: Future[Parcel] | None = None
         self.results: Results | None = None
 
     def is_done(self) -> bool:
@@ -137,7 +171,7 @@ class Submission:
         while self.results is None:
             assert self.future is not None
             try:
-                self.results = self.future.result()
+                self.results = _unpacked(self.future.result())
             except BrokenProcessPool:
                 self._pool.start_again()
         self._pool.done(self)
@@ -171,20 +205,44 @@ def _start_worker(scratch: str) -> None:
     tempfile.tempdir = scratch
 
 
-def _audit(work: Work, options: AuditOptions, marker: Path) -> Results:
+def _audit(work: Parcel, options: Parcel, files: Files) -> Parcel:
     try:
         signal.signal(signal.SIGTERM, _end)
         try:
-            marker.touch()
-            return tuple(audit_tasks(work, options))
+            # Without it, work that its process is killed over is given once more to several processes.
+            with contextlib.suppress(OSError):
+                files.begun.touch()
+            return packed(_outcome(opened(work), _opened_once(options)), files.results)
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
     except _Ended:
         # The work is not at fault. The pool would keep the exception, and this process would live on.
-        marker.unlink(missing_ok=True)
+        files.begun.unlink(missing_ok=True)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTERM)
         raise
+
+
+def _outcome(work: Work, options: AuditOptions) -> Results | Exception:
+    """The results, or what was raised in their place: its traceback may be long, too."""
+    try:
+        return tuple(audit_tasks(work, options))
+    except Exception as error:
+        error.add_note("".join(traceback.format_exception(error)))
+        return error
+
+
+def _unpacked(parcel: Parcel) -> Results:
+    outcome: Results | Exception = opened(parcel)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+@functools.cache
+def _opened_once(parcel: Parcel) -> AuditOptions:
+    options: AuditOptions = opened(parcel)
+    return options
 
 
 def _end(number: int, frame: FrameType | None) -> None:

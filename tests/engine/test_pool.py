@@ -2,11 +2,20 @@
 
 import multiprocessing
 import os
+import random
+import select
 import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
-from audit_support import KERNEL, tiny_registry
+from audit_support import KERNEL, report_of, tiny_registry
+from container_builders import CONTAINERS, CUBIN
 
 from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
@@ -15,8 +24,10 @@ from ptxaudit.engine.pool import WorkerPool
 from ptxaudit.engine.registry import Rule
 from ptxaudit.engine.units import Task
 from ptxaudit.errors import PtxauditError
-from ptxaudit.rules.model import Outcome
+from ptxaudit.rules.model import Outcome, Violation
 
+RULES = ("--no-assemble", "--select", "shared-memory-race,divergent-barrier", "--fail-on", "never")
+TESTS = Path(__file__).parent
 NAMES = ("a", "b", "c", "d", "e", "f")
 DEATHS = "PTXAUDIT_TEST_DEATHS"
 
@@ -30,17 +41,59 @@ def deadly_check(analysis: FunctionAnalysis) -> Outcome:
     return Outcome.of([])
 
 
-def audited(folder: Path, deaths: int, jobs: int, monkeypatch: pytest.MonkeyPatch) -> AuditRun:
+def large_check(analysis: FunctionAnalysis) -> Outcome:
+    """Finds a megabyte; the process that writes this of the kernel ``c`` somewhere is killed half-way."""
+    if analysis.function.name == "c":
+        Path.write_bytes = cut_short(Path.write_bytes)  # type: ignore[method-assign]
+        Connection._send = cut_short(Connection._send)  # type: ignore[attr-defined]
+    details = {"instruction": "one", "number": "1"}
+    found = Violation(analysis.function.instructions[0], details, evidence=("x" * (1 << 20),))
+    return Outcome.of([found])
+
+
+def cut_short(write: Callable[[Any, bytes], Any]) -> Callable[[Any, bytes], Any]:
+    """Ends the process in the midst of what no pipe takes in one piece, as long as there are files for it."""
+
+    def written(place: Any, content: bytes) -> Any:
+        if len(content) > select.PIPE_BUF:
+            for one in Path(os.environ[DEATHS]).iterdir():
+                write(place, content[: len(content) // 2])
+                one.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return write(place, content)
+
+    return written
+
+
+def audited(
+    folder: Path,
+    deaths: int,
+    jobs: int,
+    monkeypatch: pytest.MonkeyPatch,
+    check: Callable[[FunctionAnalysis], Outcome] = deadly_check,
+) -> AuditRun:
     places = folder / f"deaths-{jobs}"
     places.mkdir()
     for number in range(deaths):
         (places / str(number)).touch()
     monkeypatch.setenv(DEATHS, str(places))
-    rule = Rule(tiny_registry(folder)["tiny-rule"].pattern, deadly_check)
+    rule = Rule(tiny_registry(folder)["tiny-rule"].pattern, check)
     images = [image_of(f"{name}.ptx", KERNEL.replace("kernel(", f"{name}(").encode()) for name in NAMES]
     run = audit(images, AuditOptions((rule,), jobs=jobs))
     assert list(places.iterdir()) == []
     return run
+
+
+def ended(command: list[str], folder: Path, during: Callable[[int], None] = lambda process: None) -> int:
+    """The exit status of a command, which is killed with all that it has started if it does not end."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS), str(TESTS.parent)])}
+    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True) as process:
+        try:
+            during(process.pid)
+            return process.wait(timeout=120)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_worker_that_is_killed_once_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,3 +135,63 @@ def test_workers_that_begin_no_more_cost_no_results(tmp_path: Path, monkeypatch:
     ((second,),) = pool.submit(work[1:]).result()
     assert second.report is not None and second.report.error is not None
     pool.end(at_once=True)
+
+
+def results_cut_short() -> None:
+    """The one of two workers that has the kernel ``c`` is killed while it writes its results."""
+    with pytest.MonkeyPatch.context() as patch:
+        report = audited(Path.cwd(), 1, 2, patch, large_check).report
+    assert not report.shortcomings
+    assert [(one.function, len(one.evidence[0])) for one in report.findings] == [(n, 1 << 20) for n in NAMES]
+
+
+def test_a_worker_that_is_killed_while_it_writes_results_stops_nothing(tmp_path: Path) -> None:
+    """In a pipe the reader would wait for the other half."""
+    program = "import test_pool; test_pool.results_cut_short()"
+    assert ended([sys.executable, "-c", program], tmp_path) == 0
+
+
+def workers(process: int) -> list[int]:
+    found: list[int] = []
+    for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
+        try:
+            command = Path(f"/proc/{child}/cmdline").read_text()
+        except OSError:
+            continue
+        if "multiprocessing.spawn" in command:
+            found.append(int(child))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_that_are_killed_at_any_time_cost_at_most_what_they_had(tmp_path: Path, seed: int) -> None:
+    for number in range(12):
+        text = KERNEL.replace("kernel(", f"kernel_{number}(")
+        (tmp_path / f"{number:02}.ptx").write_text(text.replace("bar.sync 0;", "bar.sync 0;" * (number + 1)))
+    (tmp_path / "one.cubin").write_bytes(CUBIN)
+    (tmp_path / "two.cubin").write_bytes((CONTAINERS / "two_kernels.sm_90a.cubin").read_bytes())
+    command = [sys.executable, "-m", "ptxaudit", "audit", ".", "--jobs", "2", *RULES, "--json"]
+    assert ended([*command, "whole.json"], tmp_path) == 0
+    chance = random.Random(seed)
+    killed = 0
+
+    def kill_some(process: int) -> None:
+        nonlocal killed
+        # Four that have begun nothing end the audit.
+        for _ in range(3):
+            time.sleep(chance.uniform(0.2, 2))
+            there = workers(process)
+            if there:
+                os.kill(chance.choice(there), signal.SIGKILL)
+                killed += 1
+
+    status = ended([*command, "killed.json"], tmp_path, kill_some)
+    whole, left = report_of(str(tmp_path / "whole.json")), report_of(str(tmp_path / "killed.json"))
+    assert [one["path"] for one in left["inputs"]] == [one["path"] for one in whole["inputs"]]
+    lost = {one["path"] for one in left["inputs"] if one["status"] == "failed"}
+    assert killed
+    assert len(lost) <= killed // 2
+    assert status == (3 if lost else 0)
+    for part in ("functions", "findings"):
+        assert left[part] == [one for one in whole[part] if one["input"] not in lost]
