@@ -1,5 +1,6 @@
 """What an audit rests on: no network, no code of an input, and a list of what is installed with it."""
 
+import itertools
 import re
 import socket
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 import pytest
 from audit_support import KERNEL, run_cli
 from container_builders import CUBIN, zipped
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import ptxaudit
 
@@ -62,14 +65,29 @@ def test_what_is_installed_with_it_is_listed_with_its_licence() -> None:
     assert all(licence.strip() for _, licence in rows)
 
 
-def test_every_dependency_has_a_range_and_ci_a_version() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
-    constraints = (ROOT / ".ci" / "constraints.txt").read_text()
-    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", constraints, re.MULTILINE))
-    normal = {re.sub(r"[-_.]+", "-", name).lower() for name in pinned}
-    for one in wanted:
-        ranged = re.match(r"([\w.-]+)\s*(>=|~=|==)", one)
-        assert ranged is not None, f"{one} has no range"
-        name = ranged[1]
-        assert re.sub(r"[-_.]+", "-", name).lower() in normal, f"{name} is not in .ci/constraints.txt"
+def test_every_dependency_has_a_range_and_ci_a_version_with_hashes() -> None:
+    """The build backend, too: `.ci/run` builds with what is installed."""
+    document = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    project = document["project"]
+    extras = project["optional-dependencies"].values()
+    wanted = [*document["build-system"]["requires"], *project["dependencies"], *itertools.chain(*extras)]
+    locked = locked_versions()
+    for requirement in map(Requirement, wanted):
+        assert {one.operator for one in requirement.specifier} & {">=", "~=", "=="}, (
+            f"{requirement}: no range"
+        )
+        version = locked.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement.name} is not in .ci/lock.txt"
+        assert version in requirement.specifier, f"{requirement}: .ci/lock.txt has {version}"
+
+
+def locked_versions() -> dict[str, str]:
+    """Of all that CI installs; each has the hashes of its files."""
+    entries = re.split(r"^(?=\S)", (ROOT / ".ci" / "lock.txt").read_text(), flags=re.MULTILINE)
+    versions: dict[str, str] = {}
+    for entry in (one for one in entries if one and not one.startswith("#")):
+        pinned = re.match(r"(?P<name>[\w.-]+)==(?P<version>\S+) ", entry)
+        assert pinned is not None, entry
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), f"{pinned['name']} has no hash"
+        versions[canonicalize_name(pinned["name"])] = pinned["version"]
+    return versions
