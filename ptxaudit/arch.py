@@ -42,6 +42,8 @@ MOST_CTAS_PER_CLUSTER = 16
 
 # Architectures whose SASS the event tables were checked against. PTX is the same language everywhere.
 SASS_ARCHITECTURES = frozenset({80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
+# Those from before, by NVIDIA's tables of compute capabilities, from Tesla to Turing.
+OLDER_ARCHITECTURES = frozenset({10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70, 72, 75})
 
 _TARGET = re.compile(r"(?:sm|compute)_?(\d{2,3})([af]?)$", re.IGNORECASE)
 
@@ -61,4 +63,5 @@ def require_sass_support(architecture: Architecture, file: str) -> None:
     """Raise :class:`UnsupportedArchitecture` unless the SASS tables know this architecture."""
     if architecture.number not in SASS_ARCHITECTURES:
         known = ", ".join(f"sm_{number}" for number in sorted(SASS_ARCHITECTURES))
-        raise UnsupportedArchitecture(f"{file}: found SASS for {architecture.name}, expected one of {known}")
+        message = f"{file}: found SASS for {architecture.name}, expected one of {known}"
+        raise UnsupportedArchitecture(message, is_older=architecture.number in OLDER_ARCHITECTURES)

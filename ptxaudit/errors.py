@@ -73,7 +73,14 @@ class BinaryFault(InputError):
 
 
 class UnsupportedArchitecture(InputError):
-    """A kernel for an architecture whose rules ptxaudit does not know; it is never audited by another's."""
+    """A kernel for an architecture whose rules ptxaudit does not know; it is never audited by another's.
+
+    ``is_older`` says that it is one from before those that are known.
+    """
+
+    def __init__(self, message: str, is_older: bool = False) -> None:
+        self.is_older = is_older
+        super().__init__(message)
 
 
 class ToolError(InputError):

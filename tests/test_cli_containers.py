@@ -102,23 +102,52 @@ def test_broken_parts_are_listed_by_name(run: Run, capfd: pytest.CaptureFixture[
     assert statuses == {"cut.whl!a.cubin": "failed", "cut.whl!b.ptx": "audited"}
 
 
-def test_an_architecture_that_is_not_known_is_skipped_in_a_container_only(
+def cubin_for(architecture: int) -> bytes:
+    """A cubin that says it is for another architecture than its code."""
+    return CUBIN[:48] + (0x6000004 | architecture << 8).to_bytes(4, "little") + CUBIN[52:]
+
+
+def test_an_old_architecture_is_skipped_in_a_container_only(
     run: Run, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    old = bytearray(CUBIN)
-    old[48:52] = (0x6003C04).to_bytes(4, "little")
-    Path("old.cubin").write_bytes(old)
+    Path("old.cubin").write_bytes(cubin_for(60))
     Path("both.fatbin").write_bytes(
-        fatbin(fatbin_entry(bytes(old), number=60, flags=0), fatbin_entry(PTX, 1))
+        fatbin(fatbin_entry(cubin_for(60), number=60, flags=0), fatbin_entry(PTX, 1))
     )
     assert run("audit", "both.fatbin", *TINY, "--json", "out.json") == 1
     report = report_of("out.json")
     assert [one["path"] for one in report["inputs"]] == ["both.fatbin!fatbin 1 compute_90a"]
     assert [one["path"] for one in report["skipped"]] == ["both.fatbin!fatbin 1 sm_60"]
-    assert "found SASS for sm_60, expected one of sm_80" in capfd.readouterr().out
+    printed = capfd.readouterr().out
+    assert printed.startswith("incomplete: 1 image not audited\n")
+    assert "found SASS for sm_60, expected one of sm_80" in printed
     assert run("audit", "both.fatbin", "--arch", "sm_60", *TINY) == 3
     assert run("audit", "old.cubin", *TINY) == 3
     assert "found SASS for sm_60" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("number", [0, 1, 79, 88, 130, 255])
+def test_an_architecture_that_is_new_or_does_not_exist_could_not_be_audited(
+    run: Run, capfd: pytest.CaptureFixture[str], number: int
+) -> None:
+    """Nobody knows what the code for it is like, so that no exit code may pass over it."""
+    entries = fatbin_entry(cubin_for(number), number=number, flags=0), fatbin_entry(PTX, 1)
+    Path("both.fatbin").write_bytes(fatbin(*entries))
+    assert run("audit", "both.fatbin", *TINY, "--json", "out.json") == 3
+    report = report_of("out.json")
+    assert [one["status"] for one in report["inputs"]] == ["failed", "audited"]
+    assert "skipped" not in report
+    printed = capfd.readouterr()
+    assert printed.out.startswith("incomplete: 1 input could not be read\n")
+    assert f"found SASS for sm_{number}, expected one of sm_80" in printed.err
+    assert run("audit", "both.fatbin", "--arch", "sm_90", *TINY) in (0, 1)
+
+
+def test_ptx_for_an_architecture_that_does_not_exist_could_not_be_read(run: Run) -> None:
+    Path("both.whl").write_bytes(zipped({"a.ptx": PTX.replace(b"sm_90", b"sm_0"), "b.ptx": PTX}))
+    assert run("audit", "both.whl", *TINY, "--json", "out.json") == 3
+    statuses = {one["path"]: one["status"] for one in report_of("out.json")["inputs"]}
+    assert statuses == {"both.whl!a.ptx": "failed", "both.whl!b.ptx": "audited"}
 
 
 def test_one_image_of_a_container_can_be_dumped(run: Run, capfd: pytest.CaptureFixture[str]) -> None:

@@ -532,8 +532,11 @@ def _passed_by(image: KernelImage, options: AuditOptions) -> PassedBy | None:
 
 
 def _unsupported(image: KernelImage, error: UnsupportedArchitecture) -> ImageResult:
-    """An architecture not known: an error where a user named the file, one of many targets in a container."""
-    if len(image.place.parts) == 1:
+    """An architecture not known: a failure, but for an old one among the many targets of a container.
+
+    Code for what came later than the tables is what new machines run, and no less to be judged than the rest.
+    """
+    if len(image.place.parts) == 1 or not error.is_older:
         return ImageResult(_failed(image, _named(image.name, str(error))))
     reason = str(error).removeprefix(f"{image.name}: ")
     skipped = SkippedInput(image.name, image.kind.value, image.sha256, reason)

@@ -298,7 +298,7 @@ class InputReport:
 
 @dataclass(frozen=True, slots=True)
 class SkippedInput:
-    """A member of a container that was not audited, and why: its SASS is of an architecture not known."""
+    """A member of a container that was not audited, and why: its SASS is of an old architecture."""
 
     path: str
     kind: str

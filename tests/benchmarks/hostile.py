@@ -391,8 +391,9 @@ def _report_faults(document: dict[str, Any], ended: Ended, names: list[str]) -> 
     expected = 3 if failed else int(counted)
     if ended.code != expected and ended.code in ALLOWED:
         yield Fault("exit code", f"{ended.code}, expected {expected}")
-    if ended.printed.startswith("incomplete: ") != failed or bool(document.get("incomplete")) != failed:
-        yield Fault("first line", f"{ended.printed[:80]!r}, something failed: {failed}")
+    short = failed or bool(document.get("skipped"))
+    if ended.printed.startswith("incomplete: ") != short or bool(document.get("incomplete")) != short:
+        yield Fault("first line", f"{ended.printed[:80]!r}, something is missing: {short}")
 
 
 def _listing_faults(document: dict[str, Any], code: int | None, whole: tuple[str, ...]) -> Iterator[Fault]:
