@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -72,7 +73,7 @@ def decided_run(
 
 
 def _is_same(path: Path, other: Path | None) -> bool:
-    return other is not None and path.resolve() == other.resolve()
+    return other is not None and os.path.realpath(path) == os.path.realpath(other)
 
 
 @contextlib.contextmanager

@@ -76,11 +76,11 @@ class Reports:
 
 def require_own_files(places: dict[str, Path]) -> None:
     """Raise :class:`UsageError` where two of the files to be written are the same."""
-    taken: dict[Path, str] = {}
+    taken: dict[str, str] = {}
     for name, path in places.items():
         if path.exists() and not path.is_file():
             continue  # a device or a pipe takes one after the other
-        first = taken.setdefault(path.resolve(), name)
+        first = taken.setdefault(os.path.realpath(path), name)
         if first != name:
             raise UsageError(f"--{first} and --{name}: found {path} for both, expected a file for each")
 
@@ -89,7 +89,7 @@ def require_writable(places: dict[str, Path]) -> None:
     """Raise :class:`UsageError` where a file cannot be written, before time is spent on what goes into it."""
     for name, path in places.items():
         in_place = path.exists() and not path.is_file() and not path.is_dir()
-        folder = path.resolve().parent
+        folder = Path(os.path.realpath(path)).parent
         if path.is_dir():
             found = "a directory"
         elif not folder.is_dir():

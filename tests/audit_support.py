@@ -18,6 +18,7 @@ from ptxaudit.rules.model import Outcome, Related, Violation
 from ptxaudit.rules.pattern import load_pattern
 
 Run = Callable[..., int]
+Install = Callable[[str], None]
 TINY = ("--select", "tiny-rule", "--fail-on", "warning")
 KERNEL = """\
 .version 8.0

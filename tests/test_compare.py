@@ -264,7 +264,7 @@ def test_a_kernel_may_be_in_what_could_not_be_read(run: Run, capfd: pytest.Captu
     assert run("diff", "one", "two", *TINY) == 3
     shown = capfd.readouterr().out
     assert "something_else [sm_90]\n  gone, or in an input of the new side that could not be read\n" in shown
-    assert "1 input of the new side could not be read" in shown
+    assert "incomplete: the new side: 1 input could not be read" in shown
 
 
 def test_the_settings_hold_for_a_comparison(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from audit_support import KERNEL, run_cli
+from audit_support import KERNEL, Install, run_cli
 from container_builders import CONTAINERS, CUBIN
 from jsonschema import Draft202012Validator
 
@@ -36,7 +36,6 @@ TWO_KERNELS = CONTAINERS / "two_kernels.sm_90a.cubin"
 SPIN = "$again: " + "bar.sync 0; " * 300 + "bra $again;"
 SPINNING = KERNEL.replace("kernel(", "spins(").replace("@%p1 bra $done;", SPIN)
 RULE = ("--select", "shared-memory-race,divergent-barrier")
-Install = Callable[[str], None]
 Run = Callable[..., int]
 
 
@@ -49,26 +48,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     Path("two.cubin").write_bytes(TWO_KERNELS.read_bytes())
     Path("one.cubin").write_bytes(CUBIN)
     return lambda *arguments: run_cli(monkeypatch, "audit", *arguments, "--no-assemble", "--json", "r.json")
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Puts a shell script in the place of nvdisasm; ``$REAL`` in it is the real one."""
-    real = tools.find_tool("nvdisasm")
-    program = tmp_path / "site" / "nvidia" / "cu13" / "bin" / "nvdisasm"
-    program.parent.mkdir(parents=True)
-
-    def put(body: str) -> None:
-        version = 'if [ "$1" = --version ]; then echo "release 13.0, V13.0.1"; exit; fi'
-        program.write_text(f"#!/bin/sh\nREAL={real}\n{version}\n{body}\n")
-        program.chmod(0o755)
-
-    monkeypatch.setattr(tools, "site_directories", lambda: iter([tmp_path / "site"]))
-    tools.find_tool.cache_clear()
-    tools.tool_release.cache_clear()
-    yield put
-    tools.find_tool.cache_clear()
-    tools.tool_release.cache_clear()
 
 
 def report() -> Any:

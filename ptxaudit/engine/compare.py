@@ -97,11 +97,12 @@ class Comparison:
     """Every kernel of two audits, in the order of the new one, those that are gone last.
 
     ``unread`` are the inputs of the old and of the new side that could not be read: the kernels in them are
-    missing there.
+    missing there. ``shortcomings`` are phrases on what keeps each side from being the whole answer.
     """
 
     kernels: tuple[KernelChange, ...]
     unread: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    shortcomings: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     @property
     def new_findings(self) -> tuple[Finding, ...]:
@@ -123,6 +124,7 @@ def compare(old: AuditReport, new: AuditReport) -> Comparison:
             for before, after in pair(old.functions, new.functions)
         ),
         (_unread(old), _unread(new)),
+        (old.shortcomings, new.shortcomings),
     )
 
 

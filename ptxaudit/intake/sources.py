@@ -36,7 +36,7 @@ def find_images(
     hold kernels; hidden directories and links to directories are left out. A directory without any is an
     input that cannot be read. To ``barren`` it adds the files that were read and gave none.
     """
-    seen: set[Path] = set()
+    seen: set[str] = set()
     barren = set() if barren is None else barren
     for argument in arguments:
         if argument == STDIN:
@@ -49,7 +49,7 @@ def find_images(
 
 def input_files(arguments: Iterable[str]) -> Iterator[Path]:
     """The files that :func:`find_images` reads for these arguments, in its order; those that are there."""
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for argument in arguments:
         path = Path(argument)
         if os.path.isdir(argument):
@@ -58,8 +58,9 @@ def input_files(arguments: Iterable[str]) -> Iterator[Path]:
             yield path
 
 
-def _is_new(path: Path, seen: set[Path]) -> bool:
-    resolved = path.resolve()
+def _is_new(path: Path, seen: set[str]) -> bool:
+    # `resolve` does not bear links in a circle, of which opening the file tells.
+    resolved = os.path.realpath(path)
     if resolved in seen:
         return False
     seen.add(resolved)
@@ -120,7 +121,7 @@ def _compiled(path: Path, place: Place, options: WalkOptions) -> Found:
 
 
 def _directory(
-    directory: Path, argument: str, options: WalkOptions, seen: set[Path], barren: set[Path]
+    directory: Path, argument: str, options: WalkOptions, seen: set[str], barren: set[Path]
 ) -> Iterator[Found]:
     met = False
     for path in _files(directory):

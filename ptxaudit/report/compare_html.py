@@ -2,7 +2,7 @@
 
 from ptxaudit.engine.compare import Comparison
 from ptxaudit.report.characters import visible
-from ptxaudit.report.compare_text import fixed_or_gone, grouped, priced, said, totals
+from ptxaudit.report.compare_text import fixed_or_gone, grouped, incomplete, priced, said, totals
 from ptxaudit.report.html import inline, page_environment, source_hash
 
 
@@ -13,6 +13,7 @@ def render(comparison: Comparison, old: str, new: str) -> str:
     text = environment.get_template("compare.html.j2").render(
         kernels=[kernel for kernel in comparison.kernels if kernel.is_changed],
         same=sum(not kernel.is_changed for kernel in comparison.kernels),
+        incomplete=incomplete(comparison),
         totals=totals(comparison),
         grouped=grouped,
         said=said,

@@ -18,10 +18,19 @@ _SHOWN_PLACES = 6
 
 
 def render_text(comparison: Comparison) -> str:
-    """What changed, one paragraph a kernel, and a line of totals."""
+    """What is missing on the first line, what changed, one paragraph a kernel, and a line of totals."""
     unread = comparison.unread
-    parts = ["\n".join(_kernel(kernel, unread)) for kernel in comparison.kernels if kernel.is_changed]
+    short = incomplete(comparison)
+    parts = [short] if short else []
+    parts += ["\n".join(_kernel(kernel, unread)) for kernel in comparison.kernels if kernel.is_changed]
     return log_lines("\n\n".join([*parts, totals(comparison)])) + "\n"
+
+
+def incomplete(comparison: Comparison) -> str:
+    """What keeps the two sides from being whole, in one line; empty where they are."""
+    sides = zip(("old", "new"), comparison.shortcomings, strict=True)
+    short = "; ".join(f"the {side} side: {', '.join(phrases)}" for side, phrases in sides if phrases)
+    return f"incomplete: {short}" if short else ""
 
 
 _Unread = tuple[tuple[str, ...], tuple[str, ...]]
@@ -200,12 +209,7 @@ def totals(comparison: Comparison) -> str:
         "up" if change.new > change.old else "down" for kernel in kernels for change in kernel.costs
     )
     priced_ones = [f"costs: {moved['up']} up, {moved['down']} down"] if moved else []
-    faults = (
-        f"{counted(len(unread), 'input')} of the {side} side could not be read"
-        for side, unread in zip(("old", "new"), comparison.unread, strict=True)
-        if unread
-    )
-    return "; ".join([", ".join(numbers), f"findings: {', '.join(found)}", *priced_ones, *faults])
+    return "; ".join([", ".join(numbers), f"findings: {', '.join(found)}", *priced_ones])
 
 
 def render_markdown(comparison: Comparison) -> str:
@@ -213,7 +217,9 @@ def render_markdown(comparison: Comparison) -> str:
     unread = comparison.unread
     changed = [kernel for kernel in comparison.kernels if kernel.is_changed]
     parts = ["\n".join(_kernel_markdown(kernel, unread)) for kernel in changed]
-    return "\n\n".join([f"**{totals(comparison)}**", *parts]) + "\n"
+    short = incomplete(comparison)
+    opening = [f"**{short}**"] if short else []
+    return "\n\n".join([*opening, f"**{totals(comparison)}**", *parts]) + "\n"
 
 
 def _kernel_markdown(kernel: KernelChange, unread: _Unread) -> Iterator[str]:
@@ -243,8 +249,10 @@ def _count_row(change: CountChange) -> str:
 def render_json(comparison: Comparison) -> str:
     """The same as JSON text."""
     old, new = comparison.unread
+    short = any(comparison.shortcomings)
     document = {
         "schema_version": "1.0",
+        **({"incomplete": dict(zip(("old", "new"), comparison.shortcomings, strict=True))} if short else {}),
         "unread": {"old": list(old), "new": list(new)},
         "kernels": [_document(kernel) for kernel in comparison.kernels],
     }

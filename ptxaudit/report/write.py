@@ -22,7 +22,7 @@ def write_report(path: Path, text: str | Iterable[str]) -> None:
             with path.open("w", encoding="utf-8", errors=_SPELT) as stream:
                 stream.writelines(pieces)
         else:
-            _replace(path.resolve(), pieces)
+            _replace(Path(os.path.realpath(path)), pieces)
     except OSError as error:
         reason = system_reason(error)
         raise UsageError(f"{path}: {reason}, expected a file that can be written") from error

@@ -58,7 +58,7 @@ def run_captured(command: Sequence[str], folder: Path, fresh_caches: bool = True
     program = shutil.which(command[0])
     if program is None:
         raise UsageError(f"{command[0]}: found no such command, expected a program to run")
-    folder = folder.resolve()
+    folder = Path(os.path.realpath(folder))
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder}: found files there, expected an empty or a new folder")
     try:

@@ -84,7 +84,7 @@ def capture(folder: str | os.PathLike[str] | None = None) -> Iterator[CapturedKe
         if folder is None:
             into = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ptxaudit-")))
         else:
-            into = Path(folder).resolve()
+            into = Path(os.path.realpath(folder))
         (into / MODULES_FOLDER).mkdir(parents=True, exist_ok=True)
         make_compiler_folders(into)
         stack.enter_context(_variables(compiler_environment(into)))
