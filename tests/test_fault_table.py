@@ -82,6 +82,23 @@ def torn(patch: pytest.MonkeyPatch) -> None:
     Path("store/results.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
 
 
+def forbid(patch: pytest.MonkeyPatch) -> None:
+    """A folder with a library that cannot be opened and one that cannot be listed; root may do all this."""
+    for name in ("build/lib.so", "build/closed/lib.so", "build/dangling/good.ptx"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(fatbin(fatbin_entry(PTX, 1)))
+    Path("build/dangling/lib.so").symlink_to("nothing")
+    opening, listing = Path.open, os.scandir
+    patch.setattr(Path, "open", lambda path, *how, **more: opening(permitted(path, "lib.so"), *how, **more))
+    patch.setattr(os, "scandir", lambda path: listing(permitted(path, "closed")))
+
+
+def permitted(path: Path | str, forbidden: str) -> Path | str:
+    if Path(path).name == forbidden:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    return path
+
+
 def loop(patch: pytest.MonkeyPatch) -> None:
     Path("loop.ptx").symlink_to("loop.ptx")
 
@@ -97,6 +114,7 @@ FAULTS = {
     "temporary folder full": Fault(3, UNREAD, ("one.cubin",), prepare=full),
     "input missing": Fault(3, UNREAD, ("missing.ptx",)),
     "input a loop of links": Fault(3, UNREAD, ("loop.ptx",), prepare=loop),
+    "folder not readable in full": Fault(3, "2 inputs could not be read", ("build",), prepare=forbid),
     "input cut off": Fault(3, UNREAD, ("cut.cubin",)),
     "input no PTX": Fault(3, UNREAD, ("wrong.ptx",)),
     "input too large": Fault(3, UNREAD, ("two.ptx",), ("--limit", "functions=1")),

@@ -1,6 +1,7 @@
 """From the arguments of a command to kernel images: files, directories, standard input."""
 
 import contextlib
+import errno
 import hashlib
 import itertools
 import os
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from stat import S_ISREG
 
 from ptxaudit.engine.image import BrokenImage, Found, ImageKind, KernelImage, Place
 from ptxaudit.errors import InputError, PtxauditError, system_reason
@@ -124,7 +126,8 @@ def _directory(
     directory: Path, argument: str, options: WalkOptions, seen: set[str], barren: set[Path]
 ) -> Iterator[Found]:
     met = False
-    for path in _files(directory):
+    unlisted: list[OSError] = []
+    for path in _files(directory, unlisted.append):
         if not _may_hold_kernels(path):
             continue
         if not _is_new(path, seen):
@@ -133,32 +136,47 @@ def _directory(
         for found in _file(path, options, False, barren):
             met = True
             yield found
-    if not met:
+    for fault in unlisted:
+        place = Place((str(fault.filename),))
+        yield broken(place, f"{place}: {system_reason(fault)}")
+    if not met and not unlisted:
         place = Place((argument,))
         message = f"{argument}: found a directory without kernels, expected files that hold PTX or cubins"
         yield broken(place, message)
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    """Files in order, so that a kernel's PTX and cubin come one after the other."""
-    for folder, subfolders, names in os.walk(directory):
+def _files(directory: Path, unlisted: Callable[[OSError], object] = lambda fault: None) -> Iterator[Path]:
+    """Files in order, so that a kernel's PTX and cubin come one after the other.
+
+    ``unlisted`` is told of folders below that the system does not list.
+    """
+    for folder, subfolders, names in os.walk(directory, onerror=unlisted):
         # TileLang keeps each cubin once more without its launch facts: those come last.
         subfolders[:] = sorted(
             (name for name in subfolders if not name.startswith(".")), key=lambda one: (one == _BARE, one)
         )
         for path in sorted((Path(folder) / name for name in names), key=lambda one: (one.stem, one.suffix)):
-            if path.is_file():
+            if _is_file(path):
                 yield path
 
 
+def _is_file(path: Path) -> bool:
+    """Whether it is a regular file, or may be one: what the system does not let us know, reading it tells."""
+    try:
+        return S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
 def _may_hold_kernels(path: Path) -> bool:
+    """What cannot be opened may: that it could not be read is said."""
     if path.suffix in IMAGE_SUFFIXES:
         return True
     try:
         with path.open("rb") as stream:
             return recognise(stream.read(PROBE_BYTES)) is not Content.UNKNOWN
     except OSError:
-        return False
+        return True
 
 
 @contextlib.contextmanager
