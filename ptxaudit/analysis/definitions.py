@@ -7,7 +7,7 @@ graph, so a definition on a path that no execution takes counts.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ptxaudit.ir.cfg import ControlFlowGraph
@@ -16,6 +16,7 @@ from ptxaudit.ir.operands import Register
 
 Region = frozenset[int]
 Use = tuple[str, int]
+_SHARED_MEMORY = -1  # where the index of a definition is expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Definitions:
             for register in instruction.writes:
                 self._writes.setdefault(register.name, []).append(instruction.index)
         self._known: dict[tuple[str, int, Region], Reaching] = {}
+        self._stored: dict[Region, list[Use]] = {}
+        self._cyclic: dict[Region, dict[int, bool]] = {}
 
     def reaching(self, register: str, index: int, region: Region) -> Reaching:
         """The definitions in ``region`` that reach the point before instruction ``index``."""
@@ -85,42 +88,77 @@ class Definitions:
         """
         found: set[int] = set()
         pending = list(uses)
+        awaits_stores = through_memory
         while pending:
             register, index = pending.pop()
             for definition in self.reaching(register, index, region).definitions - found:
                 found.add(definition)
-                pending.extend(self._inputs(definition, region, through_memory))
+                pending += self._uses(definition)
+                if awaits_stores and self._loads_shared(definition):
+                    pending += self._uses_of_shared_stores(region)
+                    awaits_stores = False
         return frozenset(found)
 
-    def _inputs(self, index: int, region: Region, through_memory: bool) -> list[Use]:
-        instruction = self.instructions[index]
-        uses = [(register.name, index) for register in instruction.reads]
-        if through_memory and any(_is_shared(event) and event.reads for event in self._accesses(index)):
-            for store in self._shared_stores(region):
-                uses += [(register.name, store) for register in self.instructions[store].reads]
-        return uses
+    def _uses(self, index: int) -> list[Use]:
+        return [(register.name, index) for register in self.instructions[index].reads]
 
     def _accesses(self, index: int) -> list[Access]:
         return [event for event in self._events[index] if isinstance(event, Access)]
 
-    def _shared_stores(self, region: Region) -> list[int]:
-        return [
-            index
-            for block in region
-            for index in range(self.graph.blocks[block].start, self.graph.blocks[block].end)
-            if any(_is_shared(event) and event.writes for event in self._accesses(index))
-        ]
+    def _loads_shared(self, index: int) -> bool:
+        return any(_is_shared(event) and event.reads for event in self._accesses(index))
+
+    def _uses_of_shared_stores(self, region: Region) -> list[Use]:
+        if region not in self._stored:
+            self._stored[region] = [
+                use
+                for block in region
+                for index in range(self.graph.blocks[block].start, self.graph.blocks[block].end)
+                if any(_is_shared(event) and event.writes for event in self._accesses(index))
+                for use in self._uses(index)
+            ]
+        return self._stored[region]
 
     def is_invariant(self, registers: Iterable[Register], index: int, region: Region) -> bool:
         """Whether the registers have the same values in every pass through a loop whose body is ``region``.
 
         They have when no definition they derive from derives from itself.
         """
-        sources = self.slice(((register.name, index) for register in registers), region)
         return not any(
-            source in self.slice(((r.name, source) for r in self.instructions[source].reads), region)
-            for source in sources
+            self._leads_to_a_cycle(definition, region)
+            for register in registers
+            for definition in self.reaching(register.name, index, region).definitions
         )
+
+    def _leads_to_a_cycle(self, definition: int, region: Region) -> bool:
+        """Whether a definition derives from one that derives from itself."""
+        known = self._cyclic.setdefault(region, {})
+        if definition in known:
+            return known[definition]
+        path = [(definition, self._sources(definition, region))]
+        active = {definition}
+        while path:
+            current, sources = path[-1]
+            following = next(sources, None)
+            if following is None:
+                path.pop()
+                active.remove(current)
+                known[current] = False
+            elif following in active or known.get(following, False):
+                known.update(dict.fromkeys(active, True))
+                return True
+            elif following not in known:
+                path.append((following, self._sources(following, region)))
+                active.add(following)
+        return False
+
+    def _sources(self, definition: int, region: Region) -> Iterator[int]:
+        """What a definition, or what is in shared memory, directly derives from."""
+        is_stored = definition == _SHARED_MEMORY
+        for register, index in self._uses_of_shared_stores(region) if is_stored else self._uses(definition):
+            yield from self.reaching(register, index, region).definitions
+        if not is_stored and self._loads_shared(definition):
+            yield _SHARED_MEMORY
 
 
 def _is_shared(access: Access) -> bool:

@@ -96,6 +96,14 @@ def code_of(section: Section, sections: list[Section]) -> int | None:
     return place
 
 
+def _is_marked(data: bytes, sections: list[Section]) -> bool:
+    """Whether a name in a cubin looks like one that is made up for the disassembler."""
+    tables = {one.link for one in sections if one.kind == _SHT_SYMTAB and one.link < len(sections)}
+    return any(OWN_NAME_MARK.decode() in one.name for one in sections) or any(
+        OWN_NAME_MARK in content_of(data, sections[table]) for table in tables
+    )
+
+
 def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section]:
     """The sections with names of their own for code that shares one, and for what belongs to it.
 
@@ -103,7 +111,7 @@ def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section
     they keep their name.
     """
     counts = Counter(one.name for one in sections if one.name.startswith(_CODE))
-    if not any(count > 1 for count in counts.values()) or OWN_NAME_MARK in data:
+    if not any(count > 1 for count in counts.values()) or _is_marked(data, sections):
         return sections
     belongings: dict[int, list[int]] = {}
     for place, one in enumerate(sections):
