@@ -38,6 +38,7 @@ _ABI_WITH_WIDE_ARCHITECTURE = 8
 _ACCELERATED_FLAG = 0x800  # in the narrow flag layout only (ABI version 7 and earlier)
 _CODE = ".text"
 _CONSTANTS = ".nv.constant"
+_INFORMATION = ".nv.info"
 _PTX_LINES = ".nv_debug_line_sass"
 _PTX_TEXT = ".nv_debug_ptx_txt"
 _SOURCE_LINES = ".debug_line"
@@ -68,14 +69,14 @@ class Cubin:
     """The parts of a cubin that the front end uses.
 
     ``functions`` are ordered by section and start. ``code`` maps the names of executable sections to their
-    content, ``information`` those of the ``.nv.info`` sections to theirs, ``constants`` those of the constant
-    banks. Sections that are copies of others are left out; of others of one name, which no compiler makes, it
-    is the first, as the disassembler has it.
+    content (no copy of it: a library has a hundred megabytes), ``information`` those of the ``.nv.info``
+    sections to theirs, ``constants`` those of the constant banks. Sections that are copies of others are left
+    out; of others of one name, which no compiler makes, it is the first, as the disassembler has it.
     """
 
     architecture: Architecture
     functions: tuple[FunctionSymbol, ...]
-    code: dict[str, bytes]
+    code: dict[str, memoryview]
     constants: dict[str, bytes]
     information: dict[str, bytes]
 
@@ -121,10 +122,10 @@ def _check_bounds(data: bytes, file: str, offset: int, size: int, what: str) -> 
 def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
     """Read sections, symbols and notes; raises :class:`BinaryFault`."""
     table = read_sections(data, file)
-    sections: dict[str, bytes] = {}
+    sections: dict[str, memoryview] = {}
     for one in table:
         if one.kind not in WITHOUT_CONTENT and not one.is_copy:
-            sections.setdefault(one.name, content_of(data, one))
+            sections.setdefault(one.name, memoryview(data)[one.offset : one.offset + one.size])
     functions = tuple(_functions(data, table, file))
     code = {name: content for name, content in sections.items() if name.startswith(_CODE) and content}
     for symbol in functions:
@@ -134,14 +135,14 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
             raise BinaryFault(file, None, found, f"at most {limit:#x} bytes of code")
     # A damaged table can place an empty function where no code is.
     functions = tuple(symbol for symbol in functions if symbol.section in code)
-    options = assembler_options(sections.get(TOOLKIT_NOTE, b""))
-    suffix = target_suffix(header, options, sections.get(COMPATIBILITY, b""))
+    options = assembler_options(bytes(sections.get(TOOLKIT_NOTE, b"")))
+    suffix = target_suffix(header, options, bytes(sections.get(COMPATIBILITY, b"")))
     return Cubin(
         architecture=Architecture(header.architecture_number, suffix),
         functions=tuple(sorted(functions, key=lambda f: (f.section, f.start, f.index))),
         code=code,
-        constants={name: held for name, held in sections.items() if name.startswith(_CONSTANTS)},
-        information={name: content for name, content in sections.items() if name.startswith(".nv.info")},
+        constants={name: bytes(held) for name, held in sections.items() if name.startswith(_CONSTANTS)},
+        information={name: bytes(held) for name, held in sections.items() if name.startswith(_INFORMATION)},
     )
 
 

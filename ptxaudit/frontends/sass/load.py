@@ -78,7 +78,7 @@ def module_of(
 
 
 def ruled_out(
-    section: str, cubin: Cubin, lowering: Lowering, counts: Callable[[bytes], Mapping[str, int]]
+    section: str, cubin: Cubin, lowering: Lowering, counts: Callable[[memoryview], Mapping[str, int]]
 ) -> list[Function]:
     """The functions of a section that is not read, without their code; their lines are left empty.
 
@@ -166,7 +166,7 @@ def _body(symbol: FunctionSymbol, section: Section, end: int, cubin: Cubin) -> B
         is_entry=symbol.is_entry,
         start=symbol.start,
         raw=section.instructions[first:last],
-        code=cubin.code.get(section.name, b"")[symbol.start : end],
+        code=cubin.code.get(section.name, memoryview(b""))[symbol.start : end],
         constants=_constants(cubin, holder),
         indirect_targets=indirect_branch_targets(of_section),
         facts=launch_facts(own, common, symbol.index),

@@ -50,7 +50,7 @@ class Body:
     raw: Sequence[Mapping[str, Any]]
     indirect_targets: Mapping[int, tuple[int, ...]]
     facts: LaunchFacts
-    code: bytes = b""
+    code: bytes | memoryview = b""
     constants: Mapping[int, bytes] = field(default_factory=dict)
 
 
@@ -174,7 +174,7 @@ def _jump_tables(
     return tables
 
 
-def _scoreboards(code: bytes, count: int) -> tuple[Scoreboard, ...]:
+def _scoreboards(code: bytes | memoryview, count: int) -> tuple[Scoreboard, ...]:
     """The scoreboards of each instruction, which the listing does not show.
 
     They stand in the upper bits of its 16 bytes: the one that tells when its results are there in bits

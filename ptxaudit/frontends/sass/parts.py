@@ -24,6 +24,8 @@ from ptxaudit.ir.operands import Symbol as SymbolOperand
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 _Group = list[Symbol]
+# So much of the code of a part may be kept of what parts call.
+_KEPT_SHARE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,9 @@ class _Reader:
             for symbol in group:
                 self._holding.setdefault(symbol.name, group)
         self._lowering = Lowering(name, cubin.architecture)
+        # Many parts call the same small functions.
+        self._kept: dict[int, Section] = {}
+        self._kept_bytes = 0
 
     def parts(self) -> Iterator[list[_Group]]:
         """The sections by parts."""
@@ -131,11 +136,24 @@ class _Reader:
             if not missing:
                 return found
             read |= missing.keys()
-            sections, _ = self._disassembled(list(missing.values()))
+            sections = self._listed(missing)
             # Its lines and notes are those of the part that it belongs to.
             lowering = Lowering(self._name, self._cubin.architecture)
             latest = lowered_functions(sections, self._cubin, self._name, lowering)
             found += latest
+
+    def _listed(self, groups: dict[int, _Group]) -> list[Section]:
+        """The listings of sections by index, in the order of the cubin; some are kept for later parts."""
+        asked = {place: group for place, group in groups.items() if place not in self._kept}
+        sections, _ = self._disassembled(list(asked.values())) if asked else ((), ())
+        held = {section.name: section for section in sections}
+        listed = {place: held[self._names[place]] for place in asked if self._names[place] in held}
+        found = listed | {place: self._kept[place] for place in groups if place in self._kept}
+        for place, section in listed.items():
+            if self._kept_bytes + self._sizes[place] <= size.LARGEST_PART // _KEPT_SHARE:
+                self._kept[place] = section
+                self._kept_bytes += self._sizes[place]
+        return [found[place] for place in sorted(found)]
 
 
 def _called_names(function: Function) -> Iterator[str]:

@@ -37,7 +37,7 @@ class Screen:
 
     def takes(self, section: str) -> bool:
         """Whether a code section may have one of the opcodes, or something that has to be told of it."""
-        code = self.cubin.code.get(section, b"")
+        code = self.cubin.code.get(section, memoryview(b""))
         if not code or len(code) % INSTRUCTION_BYTES:
             return True
         codes = opcode_numbers(code)
@@ -57,14 +57,14 @@ class Screen:
                 yield place
 
 
-def opcode_numbers(code: bytes) -> NDArray[np.uint64]:
+def opcode_numbers(code: bytes | memoryview) -> NDArray[np.uint64]:
     """The opcode of each instruction of some code, as a number."""
     words = np.frombuffer(code, dtype="<u8", count=len(code) // INSTRUCTION_BYTES * 2)
     numbers: NDArray[np.uint64] = words[::2] & np.uint64(CODE_MASK)
     return numbers
 
 
-def opcode_counts(code: bytes) -> dict[str, int]:
+def opcode_counts(code: bytes | memoryview) -> dict[str, int]:
     """How many instructions of code in which every opcode is known load from and store to local memory."""
     numbers = opcode_numbers(code)
     return {root: int(_flags(frozenset({root}), unknown=False)[numbers].sum()) for root in COUNTED_ROOTS}

@@ -2,8 +2,9 @@
 
 # Of a cubin up to this size nvdisasm takes half a gigabyte, and its functions another.
 LARGEST_WHOLE = 8 << 20
-# So much code goes into a part; nvdisasm needs 5 bytes for each byte of the cubin, 55 for each of the part.
-LARGEST_PART = 4 << 20
+# So much code goes into a part: its functions, with what is found of them, take some 170 bytes for each byte
+# of it, and nvdisasm, which gets little else of the cubin, 55.
+LARGEST_PART = 1 << 20
 _TYPE_AT, _EXECUTABLE = 16, 2  # e_type, ET_EXEC
 _CARRIED_PTX = b".nv_debug_ptx_txt"
 
