@@ -11,8 +11,11 @@ import contextlib
 import functools
 import itertools
 import multiprocessing
+import os
+import shutil
 import signal
 import tempfile
+import threading
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -203,6 +206,16 @@ def _start_worker(scratch: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _OF_THE_GROUP)
     tempfile.tempdir = scratch
+    threading.Thread(target=_end_with_parent, args=(scratch,), daemon=True).start()
+
+
+def _end_with_parent(scratch: str) -> None:
+    """Once the parent is gone, killed for one, nobody has work for this process nor removes its files."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _audit(work: Parcel, options: Parcel, files: Files) -> Parcel:

@@ -1,4 +1,4 @@
-"""A worker process that is killed costs at most what it was auditing."""
+"""A process that is killed costs at most what it was auditing: a worker, or all of an audit."""
 
 import multiprocessing
 import os
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from ptxaudit.errors import PtxauditError
 from ptxaudit.rules.model import Outcome, Violation
 
 RULES = ("--no-assemble", "--select", "shared-memory-race,divergent-barrier", "--fail-on", "never")
+AUDIT = (sys.executable, "-m", "ptxaudit", "audit", ".", "--jobs", "2", *RULES)
 TESTS = Path(__file__).parent
 NAMES = ("a", "b", "c", "d", "e", "f")
 DEATHS = "PTXAUDIT_TEST_DEATHS"
@@ -84,9 +85,15 @@ def audited(
     return run
 
 
-def ended(command: list[str], folder: Path, during: Callable[[int], None] = lambda process: None) -> int:
+def ended(
+    command: Sequence[str],
+    folder: Path,
+    during: Callable[[int], None] = lambda process: None,
+    **variables: str,
+) -> int:
     """The exit status of a command, which is killed with all that it has started if it does not end."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS), str(TESTS.parent)])}
+    modules = os.pathsep.join([*sys.path, str(TESTS), str(TESTS.parent)])
+    environment = {**os.environ, "PYTHONPATH": modules, **variables}
     with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True) as process:
         try:
             during(process.pid)
@@ -151,6 +158,14 @@ def test_a_worker_that_is_killed_while_it_writes_results_stops_nothing(tmp_path:
     assert ended([sys.executable, "-c", program], tmp_path) == 0
 
 
+def write_many(folder: Path) -> None:
+    for number in range(12):
+        text = KERNEL.replace("kernel(", f"kernel_{number}(")
+        (folder / f"{number:02}.ptx").write_text(text.replace("bar.sync 0;", "bar.sync 0;" * (number + 1)))
+    (folder / "one.cubin").write_bytes(CUBIN)
+    (folder / "two.cubin").write_bytes((CONTAINERS / "two_kernels.sm_90a.cubin").read_bytes())
+
+
 def workers(process: int) -> list[int]:
     found: list[int] = []
     for child in Path(f"/proc/{process}/task/{process}/children").read_text().split():
@@ -163,15 +178,65 @@ def workers(process: int) -> list[int]:
     return found
 
 
+def test_an_audit_that_is_killed_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    spin = "$again: " + "bar.sync 0; " * 300 + "bra $again;"
+    for name in NAMES:
+        (tmp_path / f"{name}.ptx").write_text(KERNEL.replace("@%p1 bra $done;", f"// {name}\n{spin}"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    left: list[int] = []
+
+    def kill(process: int) -> None:
+        deadline = time.monotonic() + 60
+        while not list(scratch.glob("*/begun-1")) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        left.extend(workers(process))
+        os.kill(process, signal.SIGKILL)
+
+    assert ended([*AUDIT, "--json", "r.json"], tmp_path, kill, TMPDIR=str(scratch)) == -signal.SIGKILL
+    assert len(left) == 2
+    deadline = time.monotonic() + 30
+    while any(map(is_running, left)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [one for one in left if is_running(one)]
+    assert list(scratch.iterdir()) == []
+    assert not list(tmp_path.glob("*.json"))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
+def test_an_audit_that_is_killed_at_any_time_spoils_no_later_one(tmp_path: Path, seed: int) -> None:
+    """Neither by what it kept of its results nor by its report, which is whole or not there."""
+    write_many(tmp_path)
+    assert ended([*AUDIT, "--json", "whole.json"], tmp_path) == 0
+    whole = report_of(str(tmp_path / "whole.json"))
+    command = [*AUDIT, "--store", "store", "--json", "report.json"]
+    chance = random.Random(seed)
+
+    def kill_soon(process: int) -> None:
+        time.sleep(chance.uniform(0.2, 4))
+        os.kill(process, signal.SIGKILL)
+
+    statuses = {ended(command, tmp_path, kill_soon) for _ in range(4)}
+    assert -signal.SIGKILL in statuses
+    if (tmp_path / "report.json").exists():
+        assert report_of(str(tmp_path / "report.json")) == whole
+    assert ended(command, tmp_path) == 0
+    assert report_of(str(tmp_path / "report.json")) == whole
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
 def test_workers_that_are_killed_at_any_time_cost_at_most_what_they_had(tmp_path: Path, seed: int) -> None:
-    for number in range(12):
-        text = KERNEL.replace("kernel(", f"kernel_{number}(")
-        (tmp_path / f"{number:02}.ptx").write_text(text.replace("bar.sync 0;", "bar.sync 0;" * (number + 1)))
-    (tmp_path / "one.cubin").write_bytes(CUBIN)
-    (tmp_path / "two.cubin").write_bytes((CONTAINERS / "two_kernels.sm_90a.cubin").read_bytes())
-    command = [sys.executable, "-m", "ptxaudit", "audit", ".", "--jobs", "2", *RULES, "--json"]
+    write_many(tmp_path)
+    command = [*AUDIT, "--json"]
     assert ended([*command, "whole.json"], tmp_path) == 0
     chance = random.Random(seed)
     killed = 0
