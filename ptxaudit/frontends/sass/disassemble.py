@@ -1,7 +1,7 @@
 """The ``nvdisasm -json`` driver: raw instructions of every code section of a cubin."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,15 +50,35 @@ def disassembled(data: bytes, file: str, symbols: Collection[int]) -> tuple[Sect
 def parse_listing(output: bytes, file: str) -> tuple[Section, ...]:
     """The sections in what ``nvdisasm -json`` printed; raises :class:`ToolError` when it is no such text."""
     try:
-        document = json.loads(output)
-        return tuple(
-            Section(f".text.{entry['function-name']}", int(entry["start"]), _instructions(entry))
-            for entry in document[1]
-        )
+        return tuple(_sections(json.loads(output)[1]))
     except (ValueError, OverflowError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ToolError(
             f"{file}: found output of nvdisasm that cannot be read ({error}), expected its JSON listing"
         ) from error
+
+
+def _sections(entries: Iterable[dict[str, Any]]) -> Iterator[Section]:
+    """The sections: nvdisasm before 13.5 has an entry of its own for each further function of one.
+
+    The first entry of a section then states the length of all of it, and the next begins where its
+    instructions end.
+    """
+    section: Section | None = None
+    end = 0
+    for entry in entries:
+        start, length, instructions = int(entry["start"]), int(entry["length"]), _instructions(entry)
+        if section is not None and start == _end(section) and start + length <= end:
+            section.instructions.extend(instructions)
+            continue
+        if section is not None:
+            yield section
+        section, end = Section(f".text.{entry['function-name']}", start, instructions), start + length
+    if section is not None:
+        yield section
+
+
+def _end(section: Section) -> int:
+    return section.start + INSTRUCTION_BYTES * len(section.instructions)
 
 
 def _instructions(entry: dict[str, Any]) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ptxaudit.arch import Architecture
 from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES
-from ptxaudit.frontends.sass.operands import label, parse_operands, register
+from ptxaudit.frontends.sass.operands import label, parse_operands, register, with_commas
 from ptxaudit.ir.cfg import build_blocks
 from ptxaudit.ir.function import BasicBlock, Function, Language, LaunchFacts, Note, Scoreboard
 from ptxaudit.ir.instruction import Guard, Instruction
@@ -293,6 +293,7 @@ def _guard(condition: str) -> Guard | None:
 
 def _decode(opcode: str, written: str) -> _Decoded:
     root = opcode.partition(".")[0]
+    written = with_commas(written)
     operands = parse_operands(written)
     writes, reads = accesses(opcode, operands, written)
     if root in _LABELLED and operands and isinstance(operands[-1], Immediate):

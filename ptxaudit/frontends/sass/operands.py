@@ -33,7 +33,10 @@ _CONSTANT = re.compile(r"cx?\[(?P<bank>[^\]]*)\]\[(?P<address>[^\]]*)\](?P<suffi
 _BRACKETS = re.compile(
     r"(?P<space>desc|gdesc|idesc|tmem)?(?:\[(?P<descriptor>[^\]]*)\])??\[(?P<address>[^\]]*)\](?P<suffix>(?:\.\w+)*)$"
 )
-_ADJACENT = re.compile(r"(?<=\])(?=\[|desc\[)")
+# Where an address follows another operand without a comma: the shared and the global address of a copy, and,
+# in nvdisasm before 13.5, any address in shared or local memory ("R6[UR8]").
+_AFTER_ADDRESS = re.compile(r"((?:^|,) ?\[[^\]]*\])(?=\[|desc\[)")
+_AFTER_REGISTER = re.compile(r"((?:^|,) ?[!-]?U?[RP](?:Z|T|\d+)(?:\.\w+)*)(?=\[|desc\[)")
 _TERM = re.compile(r"[+-]?[^+-]+|[+-]-[^+-]+")
 _TRANSPARENT = frozenset({"reuse", "64", "U32", "F32x2", "HI_LO", "F32"})
 _ZERO = frozenset({"RZ", "URZ"})
@@ -51,18 +54,16 @@ def label(offset: int) -> LabelReference:
 
 
 def parse_operands(text: str) -> tuple[Operand, ...]:
-    """The operands of an instruction, in the order in which they are written."""
+    """The operands of an instruction, in the order in which they are written, with a comma between them."""
     if not text:
         return ()
     pieces = _TOP_LEVEL_COMMA.split(text) if "{" in text else text.split(",")
-    if "][" not in text and "]desc" not in text:
-        return tuple([parse_operand(piece) for piece in pieces])
-    return tuple(parse_operand(part) for piece in pieces for part in _separate(piece.strip()))
+    return tuple([parse_operand(piece) for piece in pieces])
 
 
-def _separate(piece: str) -> list[str]:
-    """Split ``[shared][global]`` and ``[shared]desc[UR4][global]``, two addresses written as one."""
-    return _ADJACENT.split(piece, maxsplit=1) if piece.startswith("[") else [piece]
+def with_commas(text: str) -> str:
+    """The text of an instruction's operands as every release of nvdisasm would print it."""
+    return _AFTER_REGISTER.sub(r"\1,", _AFTER_ADDRESS.sub(r"\1,", text)) if "[" in text else text
 
 
 @lru_cache(maxsize=65536)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxaudit.frontends.sass.operands import parse_operand, parse_operands
+from ptxaudit.frontends.sass.operands import parse_operand, parse_operands, with_commas
 from ptxaudit.ir.operands import Immediate, Memory, Negated, Opaque, Operand, Register, Symbol, Vector
 
 R = Register
@@ -23,8 +23,8 @@ FORMS: list[tuple[str, tuple[Operand, ...]]] = [
     ("[R0.X16+0x4]", (Memory((), 4, (Vector((R("R0"), Opaque("X16"))),)),)),
     ("desc[UR6][R4.64+-0x4],R3", (Memory((R("R4"),), -4, descriptor=R("UR6")), R("R3"))),
     ("desc[URZ]", (Memory((), space="desc"),)),
-    ("[R229+0x4000][R6.64],P5", (Memory((R("R229"),), 0x4000), Memory((R("R6"),)), R("P5"))),
-    ("[R2]desc[UR4][R6.64]", (Memory((R("R2"),)), Memory((R("R6"),), descriptor=R("UR4")))),
+    ("[R229+0x4000],[R6.64],P5", (Memory((R("R229"),), 0x4000), Memory((R("R6"),)), R("P5"))),
+    ("[R2],desc[UR4][R6.64]", (Memory((R("R2"),)), Memory((R("R6"),), descriptor=R("UR4")))),
     ("gdesc[UR8].tnspB", (Memory((R("UR8"),), 0, (Opaque("tnspB"),), "gdesc"),)),
     (
         "tmem[UR5+0x100],idesc[UR39]",
@@ -41,6 +41,29 @@ FORMS: list[tuple[str, tuple[Operand, ...]]] = [
 @pytest.mark.parametrize(("text", "expected"), FORMS, ids=[text for text, _ in FORMS])
 def test_form(text: str, expected: tuple[Operand, ...]) -> None:
     assert parse_operands(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("R6[UR8]", "R6,[UR8]"),
+        ("P4[UR16],R7", "P4,[UR16],R7"),
+        ("PT,RZ[R3.64+UR4],R2", "PT,RZ,[R3.64+UR4],R2"),
+        ("URZ[UR8+0x20008],UR4", "URZ,[UR8+0x20008],UR4"),
+        ("R2.reuse[R4]", "R2.reuse,[R4]"),
+        ("R0,desc[UR4][R2.64]", "R0,desc[UR4][R2.64]"),
+        ("R0desc[UR4][R2.64]", "R0,desc[UR4][R2.64]"),
+        ("[R229+0x4000][R6.64],P5", "[R229+0x4000],[R6.64],P5"),
+        ("[R2]desc[UR4][R6.64]", "[R2],desc[UR4][R6.64]"),
+        ("[UR4][UR14],UR6", "[UR4],[UR14],UR6"),
+        ("R1,c[0x0][0x28],cx[UR4][R2+0x10]", "R1,c[0x0][0x28],cx[UR4][R2+0x10]"),
+        ("gdesc[UR8].tnspB,R24,tmem[UR5+0x100]", "gdesc[UR8].tnspB,R24,tmem[UR5+0x100]"),
+    ],
+)
+def test_a_comma_that_a_release_of_the_disassembler_leaves_out(text: str, expected: str) -> None:
+    """nvdisasm 13.0 to 13.4 print ``R6[UR8]`` where 13.5 prints ``R6,[UR8]``."""
+    assert with_commas(text) == expected
+    assert with_commas(expected) == expected
 
 
 def test_no_operands() -> None:

@@ -1,5 +1,6 @@
 """Finding the disassembler: missing, old, broken, failing."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,17 @@ def test_run_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_unreadable_listing(output: bytes) -> None:
     with pytest.raises(ToolError, match=r"k\.cubin: .*JSON listing"):
         parse_listing(output, "k.cubin")
+
+
+def test_functions_of_one_section_are_joined() -> None:
+    """nvdisasm before 13.5 lists what shares a section apart, the first with the length of all."""
+
+    def entry(name: str, start: int, length: int, *opcodes: str) -> dict[str, object]:
+        instructions = [{"opcode": opcode} for opcode in opcodes]
+        return {"function-name": name, "start": start, "length": length, "sass-instructions": instructions}
+
+    first, second = entry("k", 0, 64, "NOP", "EXIT"), entry("helper", 32, 32, "RET", "NOP")
+    other = entry("next", 0, 16, "EXIT")
+    sections = parse_listing(json.dumps([{}, [first, second, other]]).encode(), "k.cubin")
+    found = [(one.name, [each["opcode"] for each in one.instructions]) for one in sections]
+    assert found == [(".text.k", ["NOP", "EXIT", "RET", "NOP"]), (".text.next", ["EXIT"])]
