@@ -1,5 +1,7 @@
 """The result store on the command line: where it is, when it is used, what is said of it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,26 @@ def test_a_store_that_cannot_be_used_is_said_once(
     assert run_cli(monkeypatch, "audit", "kernel.ptx", "--no-assemble", "--store", "file/folder") == 0
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("ptxaudit: file/folder/results.sqlite: results are not kept: ")
+
+
+def test_audits_at_the_same_time_share_a_store(tmp_path: Path) -> None:
+    """One that is new to all of them; a later one takes everything from it."""
+    for number in range(6):
+        (tmp_path / f"{number}.ptx").write_text(KERNEL.replace("kernel(", f"kernel_{number}("))
+    command = [sys.executable, "-m", "ptxaudit", "audit", ".", "--no-assemble", "--jobs", "1"]
+    command += ["--select", "divergent-barrier"]
+    together = [
+        subprocess.Popen(
+            [*command, "--store", "kept", "--json", f"{number}.json"],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for number in range(4)
+    ]
+    ended = [(process.communicate(timeout=120)[1], process.returncode) for process in together]
+    assert ended == [(b"", 0)] * 4
+    for store in (["--no-store"], ["--store", "kept"]):
+        subprocess.run([*command, *store, "--json", "after.json"], cwd=tmp_path, check=True, timeout=120)
+        after = (tmp_path / "after.json").read_text()
+        assert {(tmp_path / f"{number}.json").read_text() for number in range(4)} == {after}
