@@ -85,6 +85,8 @@ class Lowering:
         """Begin a listing and notes that go on where those so far end."""
         self._lines_before += len(self.lines)
         self.lines, self.notes = [], []
+        # A library has millions of instructions that are spelled differently.
+        self._decoded.clear()
 
     def function(self, body: Body) -> Function:
         """Lower one function and append it to the listing."""
