@@ -34,7 +34,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     program.parent.mkdir(parents=True)
 
     def put(body: str) -> None:
-        version = 'if [ "$1" = --version ]; then echo "release 13.0, V13.0.1"; exit; fi'
+        version = 'if [ "$1" = --version ]; then echo "release 13.2, V13.2.51"; exit; fi'
         program.write_text(f"#!/bin/sh\nREAL={real}\n{version}\n{body}\n")
         program.chmod(0o755)
 

@@ -33,7 +33,7 @@ def _has_nvdisasm() -> bool:
 needs_nvdisasm = pytest.mark.skipif(not _has_nvdisasm(), reason="nvdisasm is not installed")
 TWO_KERNELS = CONTAINERS / "two_kernels.sm_90a.cubin"
 # The order engine follows a kernel the longer, the more code it has.
-SPIN = "$again: " + "bar.sync 0; " * 300 + "bra $again;"
+SPIN = "$again: " + "bar.sync 0; " * 3000 + "bra $again;"
 SPINNING = KERNEL.replace("kernel(", "spins(").replace("@%p1 bra $done;", SPIN)
 RULE = ("--select", "shared-memory-race,divergent-barrier")
 Run = Callable[..., int]
@@ -123,7 +123,7 @@ def test_a_disassembler_that_fails_on_one_function_costs_that_one_only(
 
 
 def wait_for_worker(process: int, jobs: int) -> None:
-    """Until the first kernel is done, and the second, which takes half a minute, is under way."""
+    """Until the first kernel is done, and the second, which takes several seconds, is under way."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if max(map(processor_seconds, [process, *children(process)])) > 3:
@@ -158,7 +158,7 @@ def index_of(name: str) -> int:
 def test_a_function_that_takes_too_much_is_unknown(
     run: Run, capfd: pytest.CaptureFixture[str], limit: str, reason: str
 ) -> None:
-    """It spins at a barrier, which the order engine would follow for half a minute."""
+    """It spins at a barrier, which the order engine would follow for several seconds."""
     Path("spins.ptx").write_text(SPINNING)
     assert run("spins.ptx", "good.ptx", *RULE, "--limit", limit) == 3
     functions = {one["name"]: one for one in report()["functions"]}

@@ -25,8 +25,8 @@ HOSTILE = FIXTURES / "hostile"
 # The exit code, and what the report says of it.
 EXPECTED = {
     "empty_name.zip": (0, "empty_name.zip!b.ptx"),
-    "endless.ptx": (0, "stopped after 250000 operations"),
-    "endless_branch.ptx": (0, "stopped after 250000 operations"),
+    "endless.ptx": (0, "stopped after 150000 operations"),
+    "endless_branch.ptx": (0, "stopped after 150000 operations"),
     "growing_name.ptx": (0, '"_Z1fI1AIiiES_IS0_S0_E'),
     "huge_block.ptx": (0, "274877906944 threads for a CTA are stated, and a device takes 1 to 1024"),
     "huge_cluster.ptx": (0, "1000000 CTAs for a cluster are stated"),

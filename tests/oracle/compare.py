@@ -106,7 +106,7 @@ class EngineAnswer:
 def ask_engine(rendering: Rendering) -> EngineAnswer:
     """Explore the rendered program and name its races by the program's instructions."""
     module = load_ptx(SourceText("oracle.ptx", rendering.text))
-    report = explore(FunctionAnalysis(module.functions[0], module), Limits(seconds=30, operations=4000))
+    report = explore(FunctionAnalysis(module.functions[0], module), Limits(operations=4000))
     found: set[Pair] = set()
     by_other: set[Pair] = set()
     unmapped = 0

@@ -15,10 +15,10 @@ schedules of a turned execution, and trip counts beyond the bounds are not looke
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from time import process_time
 from typing import TypeVar
 
 from ptxaudit.analysis.context import FunctionAnalysis
+from ptxaudit.analysis.order.budget import Budget
 from ptxaudit.analysis.order.byte_counts import ByteConflict
 from ptxaudit.analysis.order.calls import CallEffect, call_effects
 from ptxaudit.analysis.order.flags import flag_loops
@@ -29,6 +29,7 @@ from ptxaudit.analysis.order.launches import (
     confirming_launch,
     first_launch,
     hanging_launch,
+    is_cut_short,
     is_resolved,
     reached,
     shows_something,
@@ -51,9 +52,10 @@ _GLOBAL_TURNS = 12
 _SURE_EXECUTIONS = 2
 # A turned execution may be this much longer than the first, and four times as long.
 _TURNED_OPERATIONS = 50_000
-# What an execution of a small program may take: see Limits.scaled_to.
-_FEWEST_OPERATIONS = 250_000
-_OPERATIONS_EACH = 5_000
+# What an execution of a small program may take, and all executions together: see Limits.budget.
+_FEWEST_OPERATIONS = 150_000
+_OPERATIONS_EACH = 600
+_FEWEST_IN_ALL = 200_000
 # So much of what is known may be reached in vain beside it.
 _SHARE_IN_VAIN = 0.05
 _Shown = TypeVar("_Shown", Race, Gap, Alias, ByteConflict)
@@ -131,24 +133,26 @@ class OrderReport:
 class Limits:
     """Bounds of an exploration.
 
-    ``operations`` bounds one execution and ``turns`` the decisions that are turned: both give the same
-    answer on every machine. ``seconds`` is only there so that nothing runs for ever.
+    ``operations`` bounds one execution, ``in_all`` all executions together, and ``turns`` the decisions that
+    are turned.
     """
 
-    seconds: float = 300.0
     operations: int = 1_500_000
+    in_all: int = 8_000_000
     turns: int = _MOST_TURNS
 
-    def scaled_to(self, program: Program) -> "Limits":
-        """These limits with fewer operations for a small program.
+    def budget(self, program: Program) -> Budget:
+        """These limits, narrower for a small program.
 
-        Executions of fixtures and real kernels that ended had less than 800 operations for each one in the
-        code. One of a few instructions that goes round thousands of times with many warps is not followed to
-        its end, which costs a verdict; followed to the full bound, endless ones took minutes.
+        Executions of real kernels that ended had less than 300 operations for each one in the code, those of
+        fixtures less than 800. Turned conditions and samples grow with the code, too: all executions of a
+        real kernel together had up to 167,000 operations where its code has 500, 820,000 at 2,000 and
+        4,200,000 at 4,000. A small kernel that goes round thousands of times with many warps is not followed
+        to its end, which costs a verdict; followed to the full bound, endless ones took minutes.
         """
         in_code = sum(len(block.operations) for block in program.blocks)
-        enough = max(_FEWEST_OPERATIONS, _OPERATIONS_EACH * in_code)
-        return replace(self, operations=min(self.operations, enough))
+        each = max(_FEWEST_OPERATIONS, _OPERATIONS_EACH * in_code)
+        return Budget(min(self.operations, each), min(self.in_all, _FEWEST_IN_ALL + in_code * in_code))
 
 
 def order_of(analysis: FunctionAnalysis) -> OrderReport:
@@ -160,8 +164,15 @@ def global_order_of(analysis: FunctionAnalysis) -> OrderReport:
     """The order report of a function with every access to global memory in it, computed once."""
     if hands_over_to_other_ctas(analysis):
         return order_of(analysis)
-    limits = Limits(turns=_GLOBAL_TURNS)
-    return analysis.memo("global order", lambda: explore(analysis, limits, with_global=True))
+    return analysis.memo("global order", lambda: _global_order(analysis))
+
+
+def _global_order(analysis: FunctionAnalysis) -> OrderReport:
+    known = order_of(analysis)
+    if known.executions and is_cut_short(known.executions[0], known.runs[0].bounds):
+        # With more to follow it would be cut short, too.
+        return OrderReport(reason=known.reason)
+    return explore(analysis, Limits(turns=_GLOBAL_TURNS), with_global=True)
 
 
 def assumptions_of(analysis: FunctionAnalysis) -> tuple[str, ...]:
@@ -179,7 +190,6 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
     ``with_global`` follows every access to global memory, whether or not CTAs hand it to each other.
     """
     report = OrderReport()
-    deadline = process_time() + limits.seconds
     effect, callee = call_effects(analysis)
     if effect is CallEffect.SYNCHRONISES:
         report.reason = f"the call of {callee} may synchronise, and calls are not followed"
@@ -193,8 +203,8 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
     program = compile_program(analysis, with_global)
     if not any(block.operations for block in program.blocks):
         return report
-    limits = limits.scaled_to(program)
-    start = first_launch(program, limits.operations, deadline)
+    budget = limits.budget(program)
+    start = first_launch(program, budget)
     if start is None:
         return report
     first = start.first
@@ -203,30 +213,29 @@ def explore(analysis: FunctionAnalysis, limits: Limits, with_global: bool = Fals
     if first.execution.limits:
         return report
     reverse = replace(run, last_first=True)
-    _look_at(report, reverse, reverse.machine(program).run())
+    _look_at(report, reverse, budget.run(reverse.machine(program)))
     _note_hanging(report, start.hanging)
     for shape in other_shapes(program, first.shape):
         other = replace(run, shape=shape)
-        larger = other.machine(program).run()
+        larger = budget.run(other.machine(program))
         if larger.complete:
             _look_at(report, other, larger, doubtful=True)
     for forced in _turned(first.shortest, report, limits, flag_loops(program).exits, _table_sizes(program)):
-        if process_time() > deadline:
-            report.reason = report.reason or f"executing the kernel was stopped after {limits.seconds:.0f} s"
+        if budget.is_used_up:
             break
         bounds = Bounds(_TURNED_OPERATIONS + 4 * first.shortest.operations)
         turned = replace(run, bounds=bounds, forced=forced)
-        _look_at(report, turned, turned.machine(program).run())
-    if report.stuck_if_possible and not report.deadlock and process_time() < deadline:
-        _note_hanging(
-            report, hanging_launch(program, limits.operations, first.shape, report.executions, deadline)
-        )
+        _look_at(report, turned, budget.run(turned.machine(program)))
+    if report.stuck_if_possible and not report.deadlock:
+        _note_hanging(report, hanging_launch(program, budget, first.shape, report.executions))
     for further in start.others:
         if is_resolved(further.execution):
             _look_at(report, Run(further.shape, further.bounds, sample=further.sample), further.execution)
-    if first.sample is None and _has_doubts(report) and process_time() < deadline:
-        _confirm(program, report, confirming_launch(program, limits.operations, first.shape, deadline))
+    if first.sample is None and _has_doubts(report):
+        _confirm(report, confirming_launch(program, budget, first.shape))
     _note_reached_in_vain(report, start)
+    if budget.is_used_up:
+        report.reason = report.reason or str(budget)
     return report
 
 
@@ -235,7 +244,7 @@ def _has_doubts(report: OrderReport) -> bool:
     return any(one.doubtful for found in kinds for one in found)
 
 
-def _confirm(program: Program, report: OrderReport, known: Attempt | None) -> None:
+def _confirm(report: OrderReport, known: Attempt | None) -> None:
     """Make certain what also shows in a launch whose parameters are known."""
     if known is not None:
         _look_at(report, Run(known.shape, known.bounds, sample=known.sample), known.execution)

@@ -11,9 +11,9 @@ the analysis lacks looks the same.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from time import process_time
 from types import MappingProxyType
 
+from ptxaudit.analysis.order.budget import Budget
 from ptxaudit.analysis.order.machine import Bounds, LaunchShape, Machine
 from ptxaudit.analysis.order.program import Program
 from ptxaudit.analysis.order.rings import falls_short, not_round, wanted_iterations
@@ -75,14 +75,13 @@ class _Tries:
     all: bool
 
 
-def first_launch(program: Program, operations: int, deadline: float) -> Start | None:
+def first_launch(program: Program, budget: Budget) -> Start | None:
     """Find a launch that runs to its end and loop bounds that let every ring come round twice.
 
     Parameters stay unknown in the first attempts; where that leads to no complete run (decisions about
-    related quantities need not fit together), samples of parameter values are tried. ``operations`` bounds
-    one execution, ``deadline`` the process's time.
+    related quantities need not fit together), samples of parameter values are tried.
     """
-    unknown = _try_shapes(program, operations, None, deadline)
+    unknown = _try_shapes(program, budget.each, None, budget)
     if unknown is None:
         return None
     first = unknown.best
@@ -94,16 +93,16 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
         return Start(first)
     tries: dict[Sample, _Tries | None] = {}
     if not settled:
-        share = operations // _SAMPLED_SHARE
-        tries = {sample: _try_shapes(program, share, sample, deadline) for sample in _SAMPLES}
-    hanging = hanging_launch(program, operations, first.shape, (doubtful,), deadline, tries)
+        share = budget.each // _SAMPLED_SHARE
+        tries = {sample: _try_shapes(program, share, sample, budget) for sample in _SAMPLES}
+    hanging = hanging_launch(program, budget, first.shape, (doubtful,), tries)
     ended = [found.best for found in tries.values() if found is not None and found.best.execution.complete]
     # A run with unknown parameters stands for every launch: what it leaves unresolved is unknown, and a
     # sample in which it is known shows that launch only.
     if settled:
         return Start(first, hanging)
     if not any(is_resolved(attempt.execution) for attempt in ended):
-        ended += _full_samples(program, operations // _SAMPLED_SHARE, deadline)
+        ended += _full_samples(program, budget)
     if not ended:
         return Start(first, hanging)
     best = max(ended, key=lambda attempt: _worth(program, attempt))
@@ -115,19 +114,20 @@ def first_launch(program: Program, operations: int, deadline: float) -> Start | 
 def _is_endless(attempt: Attempt) -> bool:
     """Whether an attempt used up its operations on a course that no parameter has a say in."""
     execution = attempt.execution
-    return _is_cut_short(attempt) and not execution.decisions and is_resolved(execution)
+    return is_cut_short(execution, attempt.bounds) and not execution.decisions and is_resolved(execution)
 
 
-def _is_cut_short(attempt: Attempt) -> bool:
-    return attempt.execution.operations >= attempt.bounds.operations
+def is_cut_short(execution: Execution, bounds: Bounds) -> bool:
+    """Whether an execution used up its operations."""
+    return execution.operations >= bounds.operations
 
 
-def confirming_launch(
-    program: Program, operations: int, shape: LaunchShape, deadline: float
-) -> Attempt | None:
+def confirming_launch(program: Program, budget: Budget, shape: LaunchShape) -> Attempt | None:
     """A launch with known parameters that runs to its end and decides nothing that need not be possible."""
     for sample in _SAMPLES:
-        attempt = _attempt(program, shape, operations // _SAMPLED_SHARE, sample, deadline)
+        if budget.is_used_up:
+            break
+        attempt = _attempt(program, shape, budget.each // _SAMPLED_SHARE, sample, budget)
         execution = attempt.execution
         if execution.complete and execution.possible and is_resolved(execution):
             return attempt
@@ -136,10 +136,9 @@ def confirming_launch(
 
 def hanging_launch(
     program: Program,
-    operations: int,
+    budget: Budget,
     shape: LaunchShape,
     doubtful: Iterable[Execution],
-    deadline: float,
     known: "Mapping[Sample, _Tries | None]" = MappingProxyType({}),
 ) -> Attempt | None:
     """A sampled launch that hangs on a barrier on which one of the ``doubtful`` executions got stuck, too.
@@ -150,14 +149,14 @@ def hanging_launch(
     if program.analysis.function.language is not Language.PTX or not barriers:
         return None
     for sample in (*_SAMPLES, _LONG_SAMPLE):
-        tries = known.get(sample) or _try_shapes(program, operations // _SAMPLED_SHARE, sample, deadline)
-        hanging = None if tries is None else _hanging(program, tries, shape, barriers)
+        tries = known.get(sample) or _try_shapes(program, budget.each // _SAMPLED_SHARE, sample, budget)
+        hanging = None if tries is None else _hanging(program, tries, shape, barriers, budget)
         if hanging is not None:
             return hanging
     return None
 
 
-def _full_samples(program: Program, operations: int, deadline: float) -> list[Attempt]:
+def _full_samples(program: Program, budget: Budget) -> list[Attempt]:
     """Launches with everything known that run to their end, each reaching what none before it did.
 
     Where the first were all cut short, the kernel is taken to be endless.
@@ -166,9 +165,9 @@ def _full_samples(program: Program, operations: int, deadline: float) -> list[At
     seen: set[int] = set()
     cut_short = 0
     for sample in _FULL_SAMPLES:
-        tries = _try_shapes(program, operations, sample, deadline)
+        tries = _try_shapes(program, budget.each // _SAMPLED_SHARE, sample, budget)
         if tries is None or not tries.best.execution.complete:
-            cut_short += tries is not None and _is_cut_short(tries.best)
+            cut_short += tries is not None and is_cut_short(tries.best.execution, tries.best.bounds)
             if not ended and cut_short == _SAMPLED_SHARE:
                 break
             continue
@@ -196,38 +195,44 @@ def reached(execution: Execution) -> dict[int, Step]:
     return {entry.instruction.index: entry for entry in execution.entries if isinstance(entry, Step)}
 
 
-def _try_shapes(program: Program, operations: int, sample: Sample | None, deadline: float) -> _Tries | None:
-    """Try the shapes until every warp runs to its end; the best is that one, else the first."""
+def _try_shapes(program: Program, operations: int, sample: Sample | None, budget: Budget) -> _Tries | None:
+    """Try the shapes until every warp runs to its end; the best is that one, else the first.
+
+    ``None`` where there is no shape, or nothing left to try one with.
+    """
     attempts: list[Attempt] = []
-    for shape in shapes(program):
-        attempts.append(_attempt(program, shape, operations, sample, deadline))
+    for shape in () if budget.is_used_up else shapes(program):
+        attempts.append(_attempt(program, shape, operations, sample, budget))
         latest = attempts[-1]
         if latest.execution.complete:
             return _Tries(attempts, latest, False)
-        if latest.execution.limits or process_time() > deadline:
+        if latest.execution.limits or budget.is_used_up:
             return _Tries(attempts, attempts[0], False)
     return _Tries(attempts, attempts[0], True) if attempts else None
 
 
 def _hanging(
-    program: Program, tries: _Tries, shape: LaunchShape, barriers: set[tuple[str, int]]
+    program: Program, tries: _Tries, shape: LaunchShape, barriers: set[tuple[str, int]], budget: Budget
 ) -> Attempt | None:
     """The attempt with a shape, if a sample hangs in every shape, and there on one of some barriers.
 
     Where the kernel's data decide something on the way, it must hang with the contrary decisions as well.
     """
-    if not tries.all or not all(_hangs_whatever_the_data(program, attempt) for attempt in tries.attempts):
+    hangs = (_hangs_whatever_the_data(program, attempt, budget) for attempt in tries.attempts)
+    if not (tries.all and all(hangs)):
         return None
     alike = next((attempt for attempt in tries.attempts if attempt.shape == shape), tries.best)
     return alike if _starved(alike.execution) & barriers else None
 
 
-def _hangs_whatever_the_data(program: Program, attempt: Attempt) -> bool:
+def _hangs_whatever_the_data(program: Program, attempt: Attempt, budget: Budget) -> bool:
     if shows_something(attempt.execution):
         return True
     if not _rests_on_data_alone(attempt.execution):
         return False
-    contrary = Machine(program, attempt.shape, attempt.bounds, sample=attempt.sample, against_data=True).run()
+    contrary = budget.run(
+        Machine(program, attempt.shape, attempt.bounds, sample=attempt.sample, against_data=True)
+    )
     if contrary.complete or not _rests_on_data_alone(contrary):
         return False
     return bool(_starved(contrary) & _starved(attempt.execution))
@@ -239,13 +244,13 @@ def _starved(execution: Execution) -> set[tuple[str, int]]:
 
 
 def _attempt(
-    program: Program, shape: LaunchShape, operations: int, sample: Sample | None, deadline: float
+    program: Program, shape: LaunchShape, operations: int, sample: Sample | None, budget: Budget
 ) -> Attempt:
     bounds = Bounds(operations)
-    shortest = Machine(program, shape, bounds, sample=sample).run()
+    shortest = budget.run(Machine(program, shape, bounds, sample=sample))
     best = Attempt(shortest, shortest, shape, bounds, sample)
     # Where nothing was decided, no bound had a say.
-    while best.execution.complete and best.execution.decisions and process_time() < deadline:
+    while best.execution.complete and best.execution.decisions and not budget.is_used_up:
         wanted = wanted_iterations(program, best.execution, best.bounds)
         every = best.bounds.default_iterations
         if wanted == dict(best.bounds.iterations or {}):
@@ -258,22 +263,22 @@ def _attempt(
         if not any(bounds.limit(loop) > best.bounds.limit(loop) for loop in best.execution.bounded):
             best = replace(best, bounds=bounds)  # it would be the same execution
             continue
-        longer = Machine(program, shape, bounds, sample=sample).run()
+        longer = budget.run(Machine(program, shape, bounds, sample=sample))
         if not longer.complete and not shows_something(longer):
             best.longer = longer
             break
         best = Attempt(longer, shortest, shape, bounds, sample)
-    return _with_buffers_returning(program, best, deadline)
+    return _with_buffers_returning(program, best, budget)
 
 
-def _with_buffers_returning(program: Program, attempt: Attempt, deadline: float) -> Attempt:
+def _with_buffers_returning(program: Program, attempt: Attempt, budget: Budget) -> Attempt:
     """The attempt with loops gone round until the buffers in them come back, where they ever do."""
     apart = not_round(program, attempt.execution, 1) if attempt.execution.complete else {}
     for iterations in _ITERATIONS_OF_BUFFERS:
-        if not apart or process_time() > deadline:
+        if not apart or budget.is_used_up:
             break
         bounds = _at_least(attempt.bounds, apart, iterations)
-        longer = Machine(program, attempt.shape, bounds, sample=attempt.sample).run()
+        longer = budget.run(Machine(program, attempt.shape, bounds, sample=attempt.sample))
         if not longer.complete and not shows_something(longer):
             break
         still = not_round(program, longer, 2)

@@ -24,7 +24,8 @@ from ptxaudit.errors import ToolError, system_reason
 from ptxaudit.limits import DISTURBANCES, limits
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
-MINIMUM_RELEASE = (13, 0)
+# Of what each tool prints, what is read was compared from this release on: nvdisasm 13.0 has other operands.
+MINIMUM_RELEASES = {"nvdisasm": (13, 2), "cuobjdump": (13, 0), "ptxas": (13, 0)}
 _MEGABYTE = 1 << 20
 # What a disassembler needs grows with its input; an assembler may take gigabytes for little text.
 _TOOL_BASE = 1 << 30
@@ -55,13 +56,14 @@ def site_directories() -> Iterator[Path]:
 def find_tool(name: str) -> Path:
     """The path of a tool of ``_PACKAGES``; raises :class:`ToolError` when missing or too old."""
     package = _PACKAGES[name]
-    minimum = f"{MINIMUM_RELEASE[0]}.{MINIMUM_RELEASE[1]}"
+    least = MINIMUM_RELEASES[name]
+    minimum = f"{least[0]}.{least[1]}"
     advice = f"pip install '{package}>={minimum}'"
     path = _locate(name)
     if path is None:
         raise ToolError(f"found no {name} beside this Python nor on PATH, expected one: {advice}")
     release = tool_release(path)
-    if release < MINIMUM_RELEASE:
+    if release < least:
         found = f"{name} {release[0]}.{release[1]} ({path})"
         raise ToolError(f"found {found}, expected {minimum} or later: {advice}")
     return path

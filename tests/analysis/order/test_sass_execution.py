@@ -28,7 +28,7 @@ CORPUS = os.environ.get("PTXAUDIT_CORPUS")
 def report_of(path: Path) -> OrderReport:
     module = load_cubin(path.read_bytes(), path.name)
     (entry,) = [function for function in module.functions if function.is_entry]
-    return explore(FunctionAnalysis(entry, module), Limits(seconds=60))
+    return explore(FunctionAnalysis(entry, module), Limits())
 
 
 def opcodes(report: OrderReport) -> set[tuple[str, str]]:

@@ -61,7 +61,7 @@ def test_form(text: str, expected: tuple[Operand, ...]) -> None:
     ],
 )
 def test_a_comma_that_a_release_of_the_disassembler_leaves_out(text: str, expected: str) -> None:
-    """nvdisasm 13.0 to 13.4 print ``R6[UR8]`` where 13.5 prints ``R6,[UR8]``."""
+    """nvdisasm 13.2 to 13.4 print ``R6[UR8]`` where 13.5 prints ``R6,[UR8]``."""
     assert with_commas(text) == expected
     assert with_commas(expected) == expected
 

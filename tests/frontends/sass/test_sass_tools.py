@@ -30,13 +30,13 @@ def site_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_missing_tool_says_what_to_install(site_folder: Path) -> None:
-    with pytest.raises(ToolError, match=r"pip install 'nvidia-cuda-nvdisasm>=13\.0'"):
+    with pytest.raises(ToolError, match=r"pip install 'nvidia-cuda-nvdisasm>=13\.2'"):
         tools.find_tool("nvdisasm")
 
 
 def test_old_tool_says_what_to_install(site_folder: Path) -> None:
     install(site_folder, "echo 'Cuda compilation tools, release 12.9, V12.9.1'")
-    with pytest.raises(ToolError, match=r"found nvdisasm 12\.9 .*expected 13\.0 or later: pip install"):
+    with pytest.raises(ToolError, match=r"found nvdisasm 12\.9 .*expected 13\.2 or later: pip install"):
         tools.find_tool("nvdisasm")
 
 
@@ -47,14 +47,14 @@ def test_tool_that_is_something_else(site_folder: Path) -> None:
 
 
 def test_new_tool_is_found(site_folder: Path) -> None:
-    program = install(site_folder, "echo 'Cuda compilation tools, release 13.0, V13.0.1'")
+    program = install(site_folder, "echo 'Cuda compilation tools, release 13.2, V13.2.51'")
     assert tools.find_tool("nvdisasm") == program
 
 
 def test_failing_tool_gives_its_reason(site_folder: Path) -> None:
     install(
         site_folder,
-        'case "$1" in --version) echo "release 13.0,";; *) echo "error: no such thing" >&2; exit 3;; esac',
+        'case "$1" in --version) echo "release 13.2,";; *) echo "error: no such thing" >&2; exit 3;; esac',
     )
     run = ToolRun("nvdisasm", ["-json"], b"x", "k.cubin")
     with run, pytest.raises(ToolError, match=r"k\.cubin: nvdisasm failed: error: no such thing"):
