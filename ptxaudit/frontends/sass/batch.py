@@ -12,9 +12,11 @@ from dataclasses import dataclass
 
 from ptxaudit.frontends.sass.disassemble import Section, parse_listing, start_nvdisasm
 from ptxaudit.frontends.sass.elf import read_cubin, read_header
+from ptxaudit.frontends.sass.elf_writer import elf_file
 from ptxaudit.frontends.sass.screened import sections_of_interest
 from ptxaudit.frontends.sass.sections import (
     HEADER,
+    REGISTERS,
     SECTION,
     SYMBOL,
     Symbol,
@@ -32,7 +34,6 @@ _SYMBOL_TOKEN = re.compile(rf"{_SYMBOL_NAME}(\d+)_".encode())
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$@]+")
 _GLOBAL_FUNCTION, _WEAK_FUNCTION, _KERNEL = 0x12, 0x22, 0x10  # st_info, st_other
 _STRINGS, _SYMBOLS, _FIRST_CODE = 2, 3, 4  # sections of the common file; 1 are their names
-_REGISTERS = 0xFF000000  # of sh_info of a code section; a symbol's index is below
 _CODE_ALIGNMENT = 128
 
 
@@ -129,20 +130,16 @@ class _Common:
         strings = (self._name(".strtab"), 3, 0, 0, 0, 0, 0, 0, 1, 0)
         symbols = (self._name(".symtab"), 2, 0, 0, 0, 0, _STRINGS, 1, 8, SYMBOL.size)
         names = (self._name(".shstrtab"), 3, 0, 0, 0, 0, 0, 0, 1, 0)
-        parts: list[_Part] = [(names, self._names), (strings, self._strings), (symbols, self._symbols), *code]
-        content = bytearray(HEADER.size)
-        rows = [bytes(SECTION.size)]
-        for fields, held in parts:
-            content += bytes(-len(content) % _CODE_ALIGNMENT)
-            rows.append(SECTION.pack(*fields[:4], len(content), len(held), *fields[6:]))
-            content += held
-        content += bytes(-len(content) % 8)
+        parts: list[_Part] = [
+            ((0,) * 10, b""),  # the ELF format's first entry is empty
+            (names, self._names),
+            (strings, self._strings),
+            (symbols, self._symbols),
+            *code,
+        ]
         header = list(HEADER.unpack_from(self._plans[0].data))
-        header[5:7] = 0, len(content)  # e_phoff, e_shoff
-        header[9:11] = 0, 0  # e_phentsize, e_phnum
-        header[12:14] = len(rows), 1  # e_shnum, e_shstrndx
-        HEADER.pack_into(content, 0, *header)
-        return bytes(content) + b"".join(rows)
+        header[12:14] = len(parts), 1  # e_shnum, e_shstrndx
+        return elf_file(header, parts)
 
     def renamed(self, output: bytes) -> bytes:
         """The listing with the functions called as in their cubins."""
@@ -167,7 +164,7 @@ class _Common:
                     if section.name == f".text.{symbol.name}":
                         name = self._name(f".text.{spelling}")
                 self.owners.append((number, section.name))
-                information = fields[7] & _REGISTERS | own
+                information = fields[7] & REGISTERS | own
                 content = plan.data[section.offset : section.offset + section.size]
                 yield (name, *fields[1:4], 0, 0, _SYMBOLS, information, _CODE_ALIGNMENT, 0), content
 

@@ -28,8 +28,8 @@ from ptxaudit.frontends.sass.sections import (
     WITHOUT_CONTENT,
     Section,
     content_of,
+    distinct_symbols,
     read_sections,
-    read_symbols,
     symbol_place,
 )
 
@@ -147,13 +147,12 @@ def read_cubin(data: bytes, file: str, header: CubinHeader) -> Cubin:
 
 
 def _functions(data: bytes, table: list[Section], file: str) -> Iterator[FunctionSymbol]:
-    for one in read_symbols(data, table, file):
+    for one in distinct_symbols(data, table, file):
         if one.section >= len(table):
             found = f"function {one.name!r} in section {one.section}"
             raise BinaryFault(file, None, found, f"one of the {len(table)} sections")
-        section = table[one.section]
-        if not section.is_copy:
-            yield FunctionSymbol(one.name, section.name, one.value, one.size, one.is_kernel, one.index)
+        section = table[one.section].name
+        yield FunctionSymbol(one.name, section, one.value, one.size, one.is_kernel, one.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ import re
 from collections.abc import Collection
 
 from ptxaudit.frontends.sass import size
+from ptxaudit.frontends.sass.elf_writer import elf_file
 from ptxaudit.frontends.sass.sections import (
+    CODE,
     HEADER,
     OF_THE_DRIVER,
     OWN_NAME_MARK,
     SECTION,
+    SHT_SYMTAB,
     SYMBOL,
-    WITHOUT_CONTENT,
     Section,
     code_of,
     content_of,
@@ -27,8 +29,6 @@ from ptxaudit.frontends.sass.sections import (
 )
 
 _NAMES_AT = 13  # e_shstrndx
-_SYMBOL_TABLE = 2
-_ALIGNMENT = 128
 _SPELLED = re.compile(OWN_NAME_MARK + rb"(\d+)(c?)_")
 
 
@@ -54,7 +54,7 @@ def for_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None)
 
 def _written(data: bytes, sections: list[Section], kept: Collection[int] | None) -> bytes:
     """The cubin with names of its own for each section, and with the code that is kept or with all."""
-    header = list(HEADER.unpack_from(data))
+    header = HEADER.unpack_from(data)
     rows = [
         list(SECTION.unpack_from(data, header[6] + place * SECTION.size)) for place in range(len(sections))
     ]
@@ -66,22 +66,12 @@ def _written(data: bytes, sections: list[Section], kept: Collection[int] | None)
     places = range(len(sections))
     left_out = {place for place in places if kept is not None and _is_left_out(place, sections, kept)}
     for place, section in enumerate(sections):
-        if section.kind == _SYMBOL_TABLE and section.link < len(sections):
+        if section.kind == SHT_SYMTAB and section.link < len(sections):
             names = _strings(data, sections, contents, section.link)
             contents[place] = _renamed_symbols(content_of(data, section), sections, names, left_out)
-    file = bytearray(HEADER.size)
-    for place, section in enumerate(sections):
-        content = b"" if place in left_out else contents.get(place, content_of(data, section))
-        file += bytes(-len(file) % _ALIGNMENT)
-        rows[place][4] = len(file)
-        if section.kind not in WITHOUT_CONTENT:
-            rows[place][5] = len(content)
-            file += content
-    file += bytes(-len(file) % _ALIGNMENT)
-    header[5:7] = 0, len(file)  # e_phoff, e_shoff
-    header[9:11] = 0, 0  # e_phentsize, e_phnum
-    HEADER.pack_into(file, 0, *header)
-    return bytes(file) + b"".join(SECTION.pack(*row) for row in rows)
+    contents |= dict.fromkeys(left_out, b"")
+    held = (contents.get(place, content_of(data, section)) for place, section in enumerate(sections))
+    return elf_file(header, zip(rows, held, strict=True))
 
 
 def _strings(
@@ -124,7 +114,7 @@ def _renamed_symbols(
 
 def _is_left_out(place: int, sections: list[Section], kept: Collection[int]) -> bool:
     section = sections[place]
-    if section.name.startswith(".text."):
+    if section.name.startswith(CODE):
         return place not in kept
     return section.name.startswith(OF_THE_DRIVER) or code_of(section, sections) not in {None, *kept}
 

@@ -7,7 +7,7 @@ that a small file could claim to hold gigabytes of either.
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ptxaudit.errors import BinaryFault
@@ -21,7 +21,7 @@ WITHOUT_CONTENT = frozenset({0, 8, 0x70000007, 0x7000000A})
 MOST_OVERLAP = 4
 SYMBOL = struct.Struct("<IBBHQQ")
 _SHT_PROGBITS = 1
-_SHT_SYMTAB = 2
+SHT_SYMTAB = 2
 _SHF_EXECINSTR = 4
 _STT_FUNC = 2
 _STT_SECTION = 3
@@ -29,11 +29,11 @@ _STO_CUDA_ENTRY = 0x10
 _SHN_UNDEF = 0
 _SHN_RESERVED = 0xFF00
 _LONGEST_NAME = 1 << 16
-_CODE = ".text."
+CODE = ".text."
 _OF_A_FUNCTION = re.compile(r"(?:\.nv\.info|\.nv\.constant\d+|\.rela?\.text)\.(.+)", re.DOTALL)
 # What the driver finishes code by, which shows in no listing.
 OF_THE_DRIVER = (".nv.capmerc.", ".nv.merc.")
-_REGISTERS_SHIFT = 24  # of sh_info of a code section; a symbol's index is below
+REGISTERS = 0xFF000000  # of sh_info of a code section; a symbol's index is below
 OWN_NAME_MARK = b"__ptxaudit_"
 """What no name in a cubin may have for its sections to be told apart by names that are made up."""
 
@@ -55,6 +55,11 @@ class Section:
     flags: int
     ordinal: int = 1
     is_copy: bool = False
+
+    @property
+    def name_in_file(self) -> str:
+        """The name that the cubin itself has for it."""
+        return self.name if self.ordinal == 1 else self.name.removesuffix(f"@{self.ordinal}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +96,14 @@ def code_of(section: Section, sections: list[Section]) -> int | None:
     """The index of the code that notes, constants or relocations are of; ``None`` for other sections."""
     match = _OF_A_FUNCTION.fullmatch(section.name)
     place = section.information
-    if match is None or place >= len(sections) or sections[place].name != f"{_CODE}{match[1]}":
+    if match is None or place >= len(sections) or sections[place].name != f"{CODE}{match[1]}":
         return None
     return place
 
 
 def _is_marked(data: bytes, sections: list[Section]) -> bool:
     """Whether a name in a cubin looks like one that is made up for the disassembler."""
-    tables = {one.link for one in sections if one.kind == _SHT_SYMTAB and one.link < len(sections)}
+    tables = {one.link for one in sections if one.kind == SHT_SYMTAB and one.link < len(sections)}
     return any(OWN_NAME_MARK.decode() in one.name for one in sections) or any(
         OWN_NAME_MARK in content_of(data, sections[table]) for table in tables
     )
@@ -110,7 +115,7 @@ def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section
     Notes, constants and relocations say which code section they belong to by its index; where they do not
     they keep their name.
     """
-    counts = Counter(one.name for one in sections if one.name.startswith(_CODE))
+    counts = Counter(one.name for one in sections if one.name.startswith(CODE))
     if not any(count > 1 for count in counts.values()) or _is_marked(data, sections):
         return sections
     belongings: dict[int, list[int]] = {}
@@ -118,38 +123,46 @@ def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section
         code = code_of(one, sections)
         if code is not None:
             belongings.setdefault(code, []).append(place)
-    functions: dict[int, list[tuple[str, int, int, bool]]] = {}
+    functions: dict[int, list[Symbol]] = {}
     for symbol in read_symbols(data, sections, file):
-        said = (symbol.name, symbol.value, symbol.size, symbol.is_kernel)
-        functions.setdefault(symbol.section, []).append(said)
-
-    def told(place: int) -> tuple[object, ...]:
-        code = sections[place]
-        others = sorted(
-            (sections[one].name, content_of(data, sections[one])) for one in belongings.get(place, ())
-        )
-        registers = code.information >> _REGISTERS_SHIFT
-        return code.kind, code.flags, registers, content_of(data, code), functions.get(place), others
-
+        functions.setdefault(symbol.section, []).append(symbol)
     named = list(sections)
     first: dict[str, tuple[object, ...]] = {}
     met: Counter[str] = Counter()
     for place, one in enumerate(sections):
-        if counts[one.name] > 1:
-            met[one.name] += 1
-            own = told(place)
-            is_copy = own == first.setdefault(one.name, own)
-            if met[one.name] > 1:
-                for other in (place, *belongings.get(place, ())):
-                    name, ordinal = f"{sections[other].name}@{met[one.name]}", met[one.name]
-                    named[other] = replace(sections[other], name=name, ordinal=ordinal, is_copy=is_copy)
+        if counts[one.name] < 2:
+            continue
+        met[one.name] += 1
+        own = belongings.get(place, [])
+        held = _held(data, one, [sections[other] for other in own], functions.get(place, []))
+        is_copy = held == first.setdefault(one.name, held)
+        if met[one.name] > 1:
+            for other in (place, *own):
+                named[other] = _renamed(sections[other], met[one.name], is_copy)
     return named
+
+
+def _held(
+    data: bytes, code: Section, belongings: Iterable[Section], functions: Iterable[Symbol]
+) -> tuple[object, ...]:
+    """What is the same in copies of a code section: all but where it stands in the cubin."""
+    others = sorted((one.name, content_of(data, one)) for one in belongings)
+    symbols = [(one.name, one.value, one.size, one.is_kernel) for one in functions]
+    return code.kind, code.flags, code.information & REGISTERS, content_of(data, code), symbols, others
+
+
+def _renamed(section: Section, ordinal: int, is_copy: bool) -> Section:
+    return replace(section, name=_numbered(section.name, ordinal), ordinal=ordinal, is_copy=is_copy)
+
+
+def _numbered(name: str, ordinal: int) -> str:
+    return name if ordinal == 1 else f"{name}@{ordinal}"
 
 
 def read_symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Symbol]:
     """The defined functions; raises :class:`BinaryFault`."""
     for table in sections:
-        if table.kind != _SHT_SYMTAB:
+        if table.kind != SHT_SYMTAB:
             continue
         if table.link >= len(sections):
             found = f"a symbol table whose names are in section {table.link}"
@@ -162,25 +175,28 @@ def read_symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Sy
                 # The bit that marks a kernel.
                 is_kernel = bool(other & _STO_CUDA_ENTRY)
                 ordinal = sections[place].ordinal if place < len(sections) else 1
-                own = names.at(name) if ordinal == 1 else f"{names.at(name)}@{ordinal}"
-                yield Symbol(own, index, place, value, size, is_kernel)
+                yield Symbol(_numbered(names.at(name), ordinal), index, place, value, size, is_kernel)
+
+
+def distinct_symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Symbol]:
+    """The defined functions but for those in copies of other sections; raises :class:`BinaryFault`."""
+    for symbol in read_symbols(data, sections, file):
+        if symbol.section >= len(sections) or not sections[symbol.section].is_copy:
+            yield symbol
 
 
 def code_symbols(data: bytes, sections: list[Section]) -> int:
     """How many symbols name a place in a code section, functions among them, sections themselves not."""
     count = 0
     for table in sections:
-        if table.kind == _SHT_SYMTAB and table.link < len(sections):
+        if table.kind == SHT_SYMTAB and table.link < len(sections):
             names = content_of(data, sections[table.link])
             content = content_of(data, table)
             whole = content[: len(content) // SYMBOL.size * SYMBOL.size]
             for name, info, _, place, _, _ in SYMBOL.iter_unpack(whole):
                 if 0 < place < len(sections) and sections[place].name.startswith(".text"):
                     # Some assemblers give the symbols of sections no type, but the section's name.
-                    section = sections[place].name
-                    if sections[place].ordinal > 1:
-                        section = section.removesuffix(f"@{sections[place].ordinal}")
-                    whole_section = names.startswith(f"{section}\0".encode(), name)
+                    whole_section = names.startswith(f"{sections[place].name_in_file}\0".encode(), name)
                     count += info & 0xF != _STT_SECTION and not whole_section
     return count
 
@@ -195,12 +211,12 @@ def is_plain(data: bytes, file: str) -> bool:
     """
     sections = read_sections(data, file)
     places = range(len(sections))
-    named = {place for place in places if sections[place].name.startswith(".text.") and sections[place].size}
+    named = {place for place in places if sections[place].name.startswith(CODE) and sections[place].size}
     executable = {place for place in places if sections[place].flags & _SHF_EXECINSTR}
     names = [one.name for one in sections if not one.name.startswith(OF_THE_DRIVER)]
     return (
         len(set(names)) == len(names)
-        and sum(one.kind == _SHT_SYMTAB for one in sections) == 1
+        and sum(one.kind == SHT_SYMTAB for one in sections) == 1
         and all(sections[place].kind == _SHT_PROGBITS for place in executable)
         and named == executable == {symbol.section for symbol in read_symbols(data, sections, file)}
     )

@@ -4,7 +4,7 @@ A listing of a library asks this of each of a thousand cubins; :mod:`ptxaudit.fr
 that an audit needs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxaudit.arch import Architecture
@@ -15,12 +15,11 @@ from ptxaudit.frontends.sass.sections import (
     HEADER,
     SECTION,
     WITHOUT_CONTENT,
-    Section,
     Symbol,
     content_of,
+    distinct_symbols,
     is_plain,
     read_sections,
-    read_symbols,
 )
 
 
@@ -40,7 +39,7 @@ def summarise_cubin(data: bytes, file: str) -> CubinSummary:
     named = {section.name: section for section in sections}
     options = assembler_options(content_of(data, named.get(TOOLKIT_NOTE)))
     suffix = target_suffix(header, options, content_of(data, named.get(COMPATIBILITY)))
-    symbols = list(_symbols(data, sections, file))
+    symbols = list(distinct_symbols(data, sections, file))
     return CubinSummary(
         Architecture(header.architecture_number, suffix),
         tuple(one.name for one in symbols if one.is_kernel),
@@ -71,15 +70,9 @@ def symbols_by_section(data: bytes, file: str) -> list[list[Symbol]]:
     Raises :class:`BinaryFault`.
     """
     held: dict[int, list[Symbol]] = {}
-    for symbol in _symbols(data, read_sections(data, file), file):
+    for symbol in distinct_symbols(data, read_sections(data, file), file):
         held.setdefault(symbol.section, []).append(symbol)
     return list(held.values())
-
-
-def _symbols(data: bytes, sections: list[Section], file: str) -> Iterator[Symbol]:
-    for symbol in read_symbols(data, sections, file):
-        if symbol.section >= len(sections) or not sections[symbol.section].is_copy:
-            yield symbol
 
 
 def is_needed(symbols: list[Symbol], takes: Callable[[str], bool]) -> bool:
