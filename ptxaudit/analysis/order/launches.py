@@ -81,7 +81,7 @@ def first_launch(program: Program, budget: Budget) -> Start | None:
     Parameters stay unknown in the first attempts; where that leads to no complete run (decisions about
     related quantities need not fit together), samples of parameter values are tried.
     """
-    unknown = _try_shapes(program, budget.each, None, budget)
+    unknown = _try_shapes(program, None, budget)
     if unknown is None:
         return None
     first = unknown.best
@@ -93,8 +93,7 @@ def first_launch(program: Program, budget: Budget) -> Start | None:
         return Start(first)
     tries: dict[Sample, _Tries | None] = {}
     if not settled:
-        share = budget.each // _SAMPLED_SHARE
-        tries = {sample: _try_shapes(program, share, sample, budget) for sample in _SAMPLES}
+        tries = {sample: _try_shapes(program, sample, budget) for sample in _SAMPLES}
     hanging = hanging_launch(program, budget, first.shape, (doubtful,), tries)
     ended = [found.best for found in tries.values() if found is not None and found.best.execution.complete]
     # A run with unknown parameters stands for every launch: what it leaves unresolved is unknown, and a
@@ -127,7 +126,7 @@ def confirming_launch(program: Program, budget: Budget, shape: LaunchShape) -> A
     for sample in _SAMPLES:
         if budget.is_used_up:
             break
-        attempt = _attempt(program, shape, budget.each // _SAMPLED_SHARE, sample, budget)
+        attempt = _attempt(program, shape, sample, budget)
         execution = attempt.execution
         if execution.complete and execution.possible and is_resolved(execution):
             return attempt
@@ -149,7 +148,7 @@ def hanging_launch(
     if program.analysis.function.language is not Language.PTX or not barriers:
         return None
     for sample in (*_SAMPLES, _LONG_SAMPLE):
-        tries = known.get(sample) or _try_shapes(program, budget.each // _SAMPLED_SHARE, sample, budget)
+        tries = known.get(sample) or _try_shapes(program, sample, budget)
         hanging = None if tries is None else _hanging(program, tries, shape, barriers, budget)
         if hanging is not None:
             return hanging
@@ -165,7 +164,7 @@ def _full_samples(program: Program, budget: Budget) -> list[Attempt]:
     seen: set[int] = set()
     cut_short = 0
     for sample in _FULL_SAMPLES:
-        tries = _try_shapes(program, budget.each // _SAMPLED_SHARE, sample, budget)
+        tries = _try_shapes(program, sample, budget)
         if tries is None or not tries.best.execution.complete:
             cut_short += tries is not None and is_cut_short(tries.best.execution, tries.best.bounds)
             if not ended and cut_short == _SAMPLED_SHARE:
@@ -195,14 +194,16 @@ def reached(execution: Execution) -> dict[int, Step]:
     return {entry.instruction.index: entry for entry in execution.entries if isinstance(entry, Step)}
 
 
-def _try_shapes(program: Program, operations: int, sample: Sample | None, budget: Budget) -> _Tries | None:
+def _try_shapes(program: Program, sample: Sample | None, budget: Budget) -> _Tries | None:
     """Try the shapes until every warp runs to its end; the best is that one, else the first.
 
     ``None`` where there is no shape, or nothing left to try one with.
     """
+    if budget.is_used_up:
+        return None
     attempts: list[Attempt] = []
-    for shape in () if budget.is_used_up else shapes(program):
-        attempts.append(_attempt(program, shape, operations, sample, budget))
+    for shape in shapes(program):
+        attempts.append(_attempt(program, shape, sample, budget))
         latest = attempts[-1]
         if latest.execution.complete:
             return _Tries(attempts, latest, False)
@@ -243,9 +244,8 @@ def _starved(execution: Execution) -> set[tuple[str, int]]:
     return {(stuck.key[0], stuck.key[2]) for stuck in execution.stuck if stuck.key is not None}
 
 
-def _attempt(
-    program: Program, shape: LaunchShape, operations: int, sample: Sample | None, budget: Budget
-) -> Attempt:
+def _attempt(program: Program, shape: LaunchShape, sample: Sample | None, budget: Budget) -> Attempt:
+    operations = budget.each if sample is None else budget.each // _SAMPLED_SHARE
     bounds = Bounds(operations)
     shortest = budget.run(Machine(program, shape, bounds, sample=sample))
     best = Attempt(shortest, shortest, shape, bounds, sample)
