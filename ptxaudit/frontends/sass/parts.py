@@ -24,7 +24,7 @@ from ptxaudit.ir.operands import Symbol as SymbolOperand
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 _Group = list[Symbol]
-# So much of the code of a part may be kept of what parts call.
+# Of what parts call, listings of this part of a part's code are kept: an eighth.
 _KEPT_SHARE = 8
 
 
@@ -42,7 +42,7 @@ def load_parts(
     wanted: Callable[[str], bool] | None = None,
     sought: frozenset[str] | None = None,
 ) -> Iterator[Part]:
-    """The parts of a cubin, each of a few megabytes of code that is read, or of one section.
+    """The parts of a cubin, each of at most a megabyte of code that is read, or of one section.
 
     One whose tables do not tell what code it has is one part, however large.
     ``wanted``, ``sought`` and the errors are as for :func:`ptxaudit.frontends.sass.load_cubin`.
@@ -144,16 +144,23 @@ class _Reader:
 
     def _listed(self, groups: dict[int, _Group]) -> list[Section]:
         """The listings of sections by index, in the order of the cubin; some are kept for later parts."""
-        asked = {place: group for place, group in groups.items() if place not in self._kept}
-        sections, _ = self._disassembled(list(asked.values())) if asked else ((), ())
-        held = {section.name: section for section in sections}
-        listed = {place: held[self._names[place]] for place in asked if self._names[place] in held}
-        found = listed | {place: self._kept[place] for place in groups if place in self._kept}
-        for place, section in listed.items():
-            if self._kept_bytes + self._sizes[place] <= size.LARGEST_PART // _KEPT_SHARE:
-                self._kept[place] = section
-                self._kept_bytes += self._sizes[place]
-        return [found[place] for place in sorted(found)]
+        asked = [group for place, group in groups.items() if place not in self._kept]
+        sections, _ = self._disassembled(asked) if asked else ((), ())
+        listed = {section.name: section for section in sections}
+        found: list[Section] = []
+        for place in sorted(groups):
+            section = self._kept.get(place) or listed.get(self._names[place])
+            if section is not None:
+                found.append(section)
+                self._keep(place, section)
+        return found
+
+    def _keep(self, place: int, section: Section) -> None:
+        """Keep a listing for later parts while there is room for it."""
+        held = self._kept_bytes + self._sizes[place]
+        if place not in self._kept and held <= size.LARGEST_PART // _KEPT_SHARE:
+            self._kept[place] = section
+            self._kept_bytes = held
 
 
 def _called_names(function: Function) -> Iterator[str]:
