@@ -237,7 +237,7 @@ def _audit(work: Parcel, options: Parcel, files: Files) -> Parcel:
 
 
 def _outcome(work: Work, options: AuditOptions) -> Results | Exception:
-    """The results, or what was raised in their place: its traceback may be long, too."""
+    """The results, or what was raised in their place: with its traceback it may be too large for a pipe."""
     try:
         return tuple(audit_tasks(work, options))
     except Exception as error:

@@ -145,7 +145,7 @@ def _directory(
         yield broken(place, message)
 
 
-def _files(directory: Path, unlisted: Callable[[OSError], object] = lambda fault: None) -> Iterator[Path]:
+def _files(directory: Path, unlisted: Callable[[OSError], object] | None = None) -> Iterator[Path]:
     """Files in order, so that a kernel's PTX and cubin come one after the other.
 
     ``unlisted`` is told of folders below that the system does not list.
@@ -161,7 +161,7 @@ def _files(directory: Path, unlisted: Callable[[OSError], object] = lambda fault
 
 
 def _is_file(path: Path) -> bool:
-    """Whether it is a regular file, or may be one: what the system does not let us know, reading it tells."""
+    """Whether it is a regular file, or may be one: where the system does not say, reading it tells why."""
     try:
         return S_ISREG(path.stat().st_mode)
     except OSError as error:
@@ -169,7 +169,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _may_hold_kernels(path: Path) -> bool:
-    """What cannot be opened may: that it could not be read is said."""
+    """Whether to read a file at all; one that cannot be opened too, so that the report names it."""
     if path.suffix in IMAGE_SUFFIXES:
         return True
     try:

@@ -35,7 +35,7 @@ class _Disassembler(ToolRun):
 def start_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None) -> ToolRun:
     """A disassembler that runs on a cubin, or on the sections of the functions with these indices.
 
-    Raises :class:`BinaryFault` for a malformed file whose header was not found wrong.
+    The header must have been checked; raises :class:`BinaryFault` for malformed section or symbol tables.
     """
     restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
     return _Disassembler("nvdisasm", ["-json", *restricted], for_nvdisasm(data, file, symbols), file)

@@ -35,7 +35,7 @@ _SPELLED = re.compile(OWN_NAME_MARK + rb"(\d+)(c?)_")
 def for_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None) -> bytes:
     """The cubin that nvdisasm gets, to be asked for the functions with these indices or for all.
 
-    Raises :class:`BinaryFault` for a malformed file whose header was not found wrong.
+    The header must have been checked; raises :class:`BinaryFault` for malformed section or symbol tables.
     """
     sections = read_sections(data, file)
     if (
