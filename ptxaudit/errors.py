@@ -1,5 +1,7 @@
 """The exception tree: everything that can go wrong with an input, a tool or a rule, in one line each."""
 
+from typing import Self
+
 from ptxaudit.source import SourceText
 
 INTERNAL_ERROR = "internal error: "
@@ -50,6 +52,10 @@ class SyntaxFault(InputError):
         self.line, self.column = source.line_column(min(offset, len(source.text)))
         super().__init__(f"{source.name}:{self.line}:{self.column}: found {found}, expected {expected}")
 
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        """Exceptions of several arguments do not come through a pickle of their own accord."""
+        return type(self), (self.source, self.offset, self.found, self.expected)
+
     def excerpt(self) -> str:
         """The offending line with a caret under the column (tabs kept, long lines cut around it)."""
         text = self.source.line_text(self.line)
@@ -70,6 +76,10 @@ class BinaryFault(InputError):
         self.expected = expected
         place = file if offset is None else f"{file}+{offset:#x}"
         super().__init__(f"{place}: found {found}, expected {expected}")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
+        """As for :class:`SyntaxFault`."""
+        return type(self), (self.file, self.offset, self.found, self.expected)
 
 
 class UnsupportedArchitecture(InputError):
