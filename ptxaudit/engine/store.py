@@ -12,6 +12,8 @@ import time
 import zlib
 from pathlib import Path
 
+from ptxaudit.errors import system_reason
+
 DEFAULT_MEGABYTES = 512
 # How many bytes something kept may stand for: a file of others may say that it is gigabytes. The largest of a
 # real kernel was 1 MB.
@@ -97,11 +99,14 @@ class ResultStore:
                 return _connected(self._file)
         except (*_FAULTS, OSError) as error:
             self._note(error)
-            return None
+            return _connected_to_read(self._file) if _is_sealed(error) else None
 
     def _failed(self, error: Exception) -> None:
-        """Start anew where the file is damaged: what is in it cannot be of use to anyone."""
-        if self._connection is None or not _is_damaged(error):
+        """Start anew where the file is damaged: what is in it cannot be of use to anyone.
+
+        Not where nothing is kept anyway: what is read as it stands may be about to be written by others.
+        """
+        if self._connection is None or self.trouble is not None or not _is_damaged(error):
             self._note(error)
             return
         with contextlib.suppress(*_FAULTS):
@@ -147,7 +152,7 @@ class ResultStore:
             self._failed(error)
 
     def _note(self, error: Exception) -> None:
-        reason = " ".join(str(error).split())
+        reason = system_reason(error) if isinstance(error, OSError) else " ".join(str(error).split())
         self.trouble = self.trouble or f"{self._file}: results are not kept: {reason}"
 
 
@@ -163,6 +168,20 @@ def _connected(file: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _connected_to_read(file: Path) -> sqlite3.Connection | None:
+    """A store that cannot be written, as one that CI restored for all its jobs; ``None`` where there is none.
+
+    It is read as it stands, since SQLite would have to write to follow its log. What another process changes
+    meanwhile shows in a row's digest at the latest.
+    """
+    if not file.is_file():
+        return None
+    try:
+        return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+    except _FAULTS:
+        return None
 
 
 def _log_beside(connection: sqlite3.Connection) -> None:
@@ -181,6 +200,13 @@ def _log_beside(connection: sqlite3.Connection) -> None:
 def _is_damaged(error: Exception) -> bool:
     """Whether a file is no database or not a whole one; errors of the system are of a class of their own."""
     return type(error) in (sqlite3.DatabaseError, UnicodeDecodeError)
+
+
+def _is_sealed(error: Exception) -> bool:
+    """Whether a file may not be written, or not the log beside it."""
+    if isinstance(error, sqlite3.OperationalError):
+        return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
+    return isinstance(error, OSError)
 
 
 def _digest(content: bytes) -> bytes:

@@ -126,6 +126,41 @@ def test_a_file_that_only_can_be_read_is_read(tmp_path: Path, monkeypatch: pytes
     store.close()
 
 
+def test_a_store_that_cannot_be_opened_for_writing_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ResultStore(tmp_path)
+    store.put("key", b"content")
+    store.close()
+
+    def sealed(file: Path) -> sqlite3.Connection:
+        error = sqlite3.OperationalError("attempt to write a readonly database")
+        error.sqlite_errorcode = sqlite3.SQLITE_READONLY
+        raise error
+
+    monkeypatch.setattr(store_module, "_connected", sealed)
+    store = ResultStore(tmp_path)
+    assert store.trouble is not None and "not kept: attempt to write a readonly" in store.trouble
+    assert store.get("key") == b"content"
+    store.put("new", b"new")
+    assert store.get("new") is None
+    store.close()
+    assert (tmp_path / "results.sqlite").exists()
+
+
+def test_a_damaged_store_of_others_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "results.sqlite").write_bytes(b"SQLite format 3\0" + b"\xff" * 4096)
+
+    def sealed(file: Path) -> sqlite3.Connection:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(store_module, "_connected", sealed)
+    store = ResultStore(tmp_path)
+    assert store.trouble is not None and store.trouble.endswith("results are not kept: permission denied")
+    assert store.get("key") is None
+    assert (tmp_path / "results.sqlite").exists()
+
+
 def test_several_processes_write_at_once(tmp_path: Path) -> None:
     running = [writer(tmp_path, prefix, 100) for prefix in "abc"]
     assert [process.wait(timeout=120) for process in running] == [0, 0, 0]
