@@ -213,7 +213,8 @@ def audit_command(
     `-` is standard input.
 
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage or internal error, 3 an input could
-    not be read (the others are audited).
+    not be read or a function not in full (the others are audited), or there was no kernel; 130, 141 and
+    128 + n when ended before that, by Ctrl-C, a closed pipe or signal n.
     """
     written = written_files(reports, policy)
     require_own_files(written)
