@@ -16,8 +16,7 @@ from pathlib import Path
 from ptxaudit.arch import Architecture
 from ptxaudit.engine.launches import NamedLaunch
 from ptxaudit.frontends.containers.content import ELF_MAGIC
-from ptxaudit.frontends.sass.disassemble import Section
-from ptxaudit.frontends.sass.tools import ToolRun
+from ptxaudit.frontends.sass.disassemble import Disassembler, Section
 from ptxaudit.printable import printable
 
 SEPARATOR = "!"
@@ -72,7 +71,7 @@ class KernelImage:
     architecture: Architecture | None = None
     unit: str | None = None
     launches: tuple[NamedLaunch, ...] = ()
-    started: ToolRun | None = field(default=None, compare=False)
+    started: Disassembler | None = field(default=None, compare=False)
     listing: Mapping[str, Section] | None = field(default=None, compare=False)
     source: str | None = None
     file: str | None = field(default=None, compare=False)

@@ -16,8 +16,7 @@ from ptxaudit.frontends.containers.content import (
     first_token,
 )
 from ptxaudit.frontends.sass import load_cubin
-from ptxaudit.frontends.sass.disassemble import Section
-from ptxaudit.frontends.sass.tools import ToolRun
+from ptxaudit.frontends.sass.disassemble import Disassembler, Section
 from ptxaudit.ir.function import Function, Module
 from ptxaudit.source import SourceText
 
@@ -57,7 +56,7 @@ def load_parts(
 def load_module(
     name: str,
     data: bytes,
-    started: ToolRun | None = None,
+    started: Disassembler | None = None,
     wanted: Callable[[str], bool] | None = None,
     sought: frozenset[str] | None = None,
     listing: Mapping[str, Section] | None = None,

@@ -3,17 +3,16 @@
 from collections.abc import Callable, Mapping
 
 from ptxaudit.arch import Architecture, require_sass_support
-from ptxaudit.frontends.sass.disassemble import Section, start_nvdisasm
+from ptxaudit.frontends.sass.disassemble import Disassembler, Section, start_nvdisasm
 from ptxaudit.frontends.sass.elf import read_header
 from ptxaudit.frontends.sass.summary import symbols_to_read
-from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Module
 from ptxaudit.stopwatch import STOPWATCH, Stage
 
 __all__ = ["load_cubin", "start_disassembler"]
 
 
-def start_disassembler(data: bytes, name: str, wanted: Callable[[str], bool] | None = None) -> ToolRun:
+def start_disassembler(data: bytes, name: str, wanted: Callable[[str], bool] | None = None) -> Disassembler:
     """A disassembler that runs on a cubin; see :func:`load_cubin` for the errors and for ``wanted``."""
     header = read_header(data, name)
     require_sass_support(Architecture(header.architecture_number), name)
@@ -25,7 +24,7 @@ def start_disassembler(data: bytes, name: str, wanted: Callable[[str], bool] | N
 def load_cubin(
     data: bytes,
     name: str,
-    started: ToolRun | None = None,
+    started: Disassembler | None = None,
     wanted: Callable[[str], bool] | None = None,
     sought: frozenset[str] | None = None,
     listing: Mapping[str, Section] | None = None,

@@ -1,12 +1,14 @@
 """The ``nvdisasm -json`` driver: raw instructions of every code section of a cubin."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from ptxaudit.errors import ToolError
 from ptxaudit.frontends.sass.own_names import for_nvdisasm, with_reported_names
+from ptxaudit.frontends.sass.sections import code_sizes
 from ptxaudit.frontends.sass.tools import ToolRun
 
 INSTRUCTION_BYTES = 16
@@ -27,24 +29,47 @@ class Section:
     instructions: list[dict[str, Any]]
 
 
-class _Disassembler(ToolRun):
+class Disassembler(ToolRun):
+    """nvdisasm running on the code of a cubin of which ``sizes`` has the bytes by section."""
+
+    sizes: Mapping[str, int] = MappingProxyType({})
+
     def output(self) -> bytes:
+        """What it printed, with names as reports have them; raises :class:`ToolError`."""
         return with_reported_names(super().output())
 
+    def sections(self) -> tuple[Section, ...]:
+        """The sections, each once: a copy is listed under the name of what it is a copy of.
 
-def start_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None) -> ToolRun:
+        Raises :class:`ToolError` where they are not those of the cubin with all their bytes: what nvdisasm
+        passes over without a word, as it does malformed ones, would not be audited, and nobody would know.
+        """
+        listed = {section.name: section for section in parse_listing(self.output(), self.name)}
+        for name in sorted(listed.keys() | self.sizes.keys()):
+            found, expected = end_of(listed[name]) if name in listed else 0, self.sizes.get(name, 0)
+            if found != expected:
+                raise ToolError(
+                    f"{self.name}: nvdisasm lists {found:#x} bytes of {name}, expected {expected:#x}"
+                )
+        return tuple(listed.values())
+
+
+def start_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None) -> Disassembler:
     """A disassembler that runs on a cubin, or on the sections of the functions with these indices.
 
     The header must have been checked; raises :class:`BinaryFault` for malformed section or symbol tables.
     """
     restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
-    return _Disassembler("nvdisasm", ["-json", *restricted], for_nvdisasm(data, file, symbols), file)
+    sizes = code_sizes(data, file, symbols)
+    run = Disassembler("nvdisasm", ["-json", *restricted], for_nvdisasm(data, file, symbols), file)
+    run.sizes = sizes
+    return run
 
 
 def disassembled(data: bytes, file: str, symbols: Collection[int]) -> tuple[Section, ...]:
     """The sections of the functions with these indices; raises :class:`ToolError`."""
     with start_nvdisasm(data, file, symbols) as run:
-        return parse_listing(run.output(), file)
+        return run.sections()
 
 
 def parse_listing(output: bytes, file: str) -> tuple[Section, ...]:
@@ -67,7 +92,7 @@ def _sections(entries: Iterable[dict[str, Any]]) -> Iterator[Section]:
     end = 0
     for entry in entries:
         start, length, instructions = int(entry["start"]), int(entry["length"]), _instructions(entry)
-        if section is not None and start == _end(section) and start + length <= end:
+        if section is not None and start == end_of(section) and start + length <= end:
             section.instructions.extend(instructions)
             continue
         if section is not None:
@@ -77,7 +102,8 @@ def _sections(entries: Iterable[dict[str, Any]]) -> Iterator[Section]:
         yield section
 
 
-def _end(section: Section) -> int:
+def end_of(section: Section) -> int:
+    """Where the instructions of a section end, in bytes from its begin."""
     return section.start + INSTRUCTION_BYTES * len(section.instructions)
 
 

@@ -9,19 +9,22 @@ from ptxaudit.errors import BinaryFault, ToolError
 from ptxaudit.frontends.collection import collection_paused
 from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.sass.apart import sections_apart
-from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, Section, parse_listing
+from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, Disassembler, Section, end_of
 from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin
 from ptxaudit.frontends.sass.info import Attribute, decode_attributes, indirect_branch_targets, launch_facts
 from ptxaudit.frontends.sass.lower import Body, Lowering
 from ptxaudit.frontends.sass.notes import CubinHeader
-from ptxaudit.frontends.sass.sections import read_sections
+from ptxaudit.frontends.sass.sections import code_sizes, read_sections
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
-from ptxaudit.frontends.sass.tools import ToolRun
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
 
 
 def lower_cubin(
-    data: bytes, name: str, header: CubinHeader, run: ToolRun, wanted: Callable[[str], bool] | None = None
+    data: bytes,
+    name: str,
+    header: CubinHeader,
+    run: Disassembler,
+    wanted: Callable[[str], bool] | None = None,
 ) -> Module:
     """Lower every function of a cubin from what ``run``, a disassembler of ``data``, prints.
 
@@ -32,13 +35,13 @@ def lower_cubin(
     cubin = read_cubin(data, name, header)
     unread: tuple[UnreadFunction, ...] = ()
     try:
-        sections = parse_listing(run.output(), name)
+        sections = run.sections()
     except ToolError as error:
-        groups = [one for one in symbols_by_section(data, name) if wanted is None or is_needed(one, wanted)]
-        sections, unread = sections_apart(data, name, cubin.architecture, error, groups)
-    if any(one.is_copy for one in read_sections(data, name)):
-        # A copy is listed under the name of what it is a copy of.
-        sections = tuple({one.name: one for one in sections}.values())
+        table, groups = read_sections(data, name), symbols_by_section(data, name)
+        if {table[one[0].section].name for one in groups} != code_sizes(data, name).keys():
+            raise  # code that has no symbol cannot be asked for
+        asked = [one for one in groups if wanted is None or is_needed(one, wanted)]
+        sections, unread = sections_apart(data, name, cubin.architecture, error, asked)
     lowering = Lowering(name, cubin.architecture)
     functions = lowered_functions(sections, cubin, name, lowering)
     return module_of(data, name, lowering, functions, unread)
@@ -107,9 +110,9 @@ def ruled_out(
 
 def _bodies(section: Section, cubin: Cubin, file: str) -> list[Body]:
     """Split a section's code at its function symbols; helpers that share it become functions of their own."""
-    size = section.start + INSTRUCTION_BYTES * len(section.instructions)
+    size = end_of(section)
     expected = len(cubin.code[section.name]) if section.name in cubin.code else size
-    if size > expected:
+    if size != expected:
         raise BinaryFault(file, None, f"{size:#x} bytes disassembled", f"{expected:#x} in {section.name}")
     extents = _extents(section.name, section.start, size, cubin)
     return [_body(symbol, section, end, cubin) for symbol, end in extents]

@@ -10,11 +10,14 @@ with what belongs to that: all else keeps its place in the tables, so that symbo
 import re
 from collections.abc import Collection
 
+from ptxaudit.errors import BinaryFault
 from ptxaudit.frontends.sass import size
 from ptxaudit.frontends.sass.elf_writer import elf_file
 from ptxaudit.frontends.sass.sections import (
     CODE,
     HEADER,
+    LONGEST_NAME,
+    MOST_OVERLAP,
     OF_THE_DRIVER,
     OWN_NAME_MARK,
     SECTION,
@@ -26,6 +29,7 @@ from ptxaudit.frontends.sass.sections import (
     is_plain,
     read_sections,
     read_symbols,
+    require_printable_names,
 )
 
 _NAMES_AT = 13  # e_shstrndx
@@ -38,6 +42,7 @@ def for_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None)
     The header must have been checked; raises :class:`BinaryFault` for malformed section or symbol tables.
     """
     sections = read_sections(data, file)
+    require_printable_names(data, sections, file)
     if (
         symbols is not None
         and len(data) > size.LARGEST_WHOLE
@@ -46,14 +51,15 @@ def for_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None)
     ):
         asked = frozenset(symbols)
         kept = {one.section for one in read_symbols(data, sections, file) if one.index in asked}
-        return _written(data, sections, kept)
+        return _written(data, file, sections, kept)
     if all(one.ordinal == 1 for one in sections):
         return data
-    return _written(data, sections, None)
+    return _written(data, file, sections, None)
 
 
-def _written(data: bytes, sections: list[Section], kept: Collection[int] | None) -> bytes:
+def _written(data: bytes, file: str, sections: list[Section], kept: Collection[int] | None) -> bytes:
     """The cubin with names of its own for each section, and with the code that is kept or with all."""
+    most = MOST_OVERLAP * len(data) + LONGEST_NAME
     header = HEADER.unpack_from(data)
     rows = [
         list(SECTION.unpack_from(data, header[6] + place * SECTION.size)) for place in range(len(sections))
@@ -68,7 +74,9 @@ def _written(data: bytes, sections: list[Section], kept: Collection[int] | None)
     for place, section in enumerate(sections):
         if section.kind == SHT_SYMTAB and section.link < len(sections):
             names = _strings(data, sections, contents, section.link)
-            contents[place] = _renamed_symbols(content_of(data, section), sections, names, left_out)
+            contents[place] = _renamed_symbols(content_of(data, section), sections, names, left_out, most)
+            if len(names) > most:
+                raise BinaryFault(file, None, "more names than it has bytes for", "a well-formed cubin")
     contents |= dict.fromkeys(left_out, b"")
     held = (contents.get(place, content_of(data, section)) for place, section in enumerate(sections))
     return elf_file(header, zip(rows, held, strict=True))
@@ -98,13 +106,14 @@ def _renamed(names: bytearray, offset: int, section: Section) -> int:
 
 
 def _renamed_symbols(
-    content: bytes, sections: list[Section], names: bytearray, left_out: Collection[int]
+    content: bytes, sections: list[Section], names: bytearray, left_out: Collection[int], most: int
 ) -> bytes:
+    """The symbols with names of their own, as long as these take at most so many bytes."""
     renamed = bytearray(content)
     for offset in range(0, len(content) // SYMBOL.size * SYMBOL.size, SYMBOL.size):
         name, information, other, place, value, extent = SYMBOL.unpack_from(content, offset)
         if place < len(sections):
-            if name:
+            if name and len(names) <= most:
                 name = _renamed(names, name, sections[place])
             if place in left_out:
                 value = extent = 0

@@ -7,7 +7,7 @@ that a small file could claim to hold gigabytes of either.
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ptxaudit.errors import BinaryFault
@@ -28,14 +28,18 @@ _STT_SECTION = 3
 _STO_CUDA_ENTRY = 0x10
 _SHN_UNDEF = 0
 _SHN_RESERVED = 0xFF00
-_LONGEST_NAME = 1 << 16
+LONGEST_NAME = 1 << 16
 CODE = ".text."
-_OF_A_FUNCTION = re.compile(r"(?:\.nv\.info|\.nv\.constant\d+|\.rela?\.text)\.(.+)", re.DOTALL)
+_OF_A_FUNCTION = re.compile(
+    r"(?:\.nv\.info|\.nv\.shared|\.nv\.local|\.nv\.constant\d+|\.rela?\.text)\.(.+)", re.DOTALL
+)
 # What the driver finishes code by, which shows in no listing.
 OF_THE_DRIVER = (".nv.capmerc.", ".nv.merc.")
 REGISTERS = 0xFF000000  # of sh_info of a code section; a symbol's index is below
 OWN_NAME_MARK = b"__ptxaudit_"
-"""What no name in a cubin may have for its sections to be told apart by names that are made up."""
+"""What names have that are made up for the disassembler, and no name in a cubin may have."""
+# nvdisasm prints names into its JSON as they are: these would end one there, and what follows pass for code.
+_NOT_IN_NAMES = re.compile(rb'[\x01-\x1f"\\]|' + OWN_NAME_MARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +105,18 @@ def code_of(section: Section, sections: list[Section]) -> int | None:
     return place
 
 
-def _is_marked(data: bytes, sections: list[Section]) -> bool:
-    """Whether a name in a cubin looks like one that is made up for the disassembler."""
+def require_printable_names(data: bytes, sections: list[Section], file: str) -> None:
+    """Raises :class:`BinaryFault` for names after which a listing could not be trusted.
+
+    No compiler makes such names: they are identifiers, and those of sections begin with a dot.
+    """
     tables = {one.link for one in sections if one.kind == SHT_SYMTAB and one.link < len(sections)}
-    return any(OWN_NAME_MARK.decode() in one.name for one in sections) or any(
-        OWN_NAME_MARK in content_of(data, sections[table]) for table in tables
-    )
+    tables |= {HEADER.unpack_from(data)[13]} & set(range(len(sections)))
+    for table in sorted(tables):
+        found = _NOT_IN_NAMES.search(content_of(data, sections[table]))
+        if found is not None:
+            offset = sections[table].offset + found.start()
+            raise BinaryFault(file, offset, f"{found[0].decode()!r} in a name", "names of identifiers")
 
 
 def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section]:
@@ -116,7 +126,7 @@ def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section
     they keep their name.
     """
     counts = Counter(one.name for one in sections if one.name.startswith(CODE))
-    if not any(count > 1 for count in counts.values()) or _is_marked(data, sections):
+    if not any(count > 1 for count in counts.values()):
         return sections
     belongings: dict[int, list[int]] = {}
     for place, one in enumerate(sections):
@@ -139,6 +149,9 @@ def _told_apart(data: bytes, sections: list[Section], file: str) -> list[Section
         if met[one.name] > 1:
             for other in (place, *own):
                 named[other] = _renamed(sections[other], met[one.name], is_copy)
+        if met[one.name] > 1 and named[place].name in counts:
+            found = f"sections that are called {one.name!r} and {named[place].name!r}"
+            raise BinaryFault(file, None, found, "names without '@'")
     return named
 
 
@@ -222,6 +235,25 @@ def is_plain(data: bytes, file: str) -> bool:
     )
 
 
+def code_sizes(data: bytes, file: str, symbols: Collection[int] | None = None) -> dict[str, int]:
+    """The bytes of each code section by its name, or of those that hold the functions with these indices.
+
+    Copies are left out. Raises :class:`BinaryFault`.
+    """
+    sections = read_sections(data, file)
+    places: Collection[int] = range(len(sections))
+    if symbols is not None:
+        asked = frozenset(symbols)
+        places = {one.section for one in read_symbols(data, sections, file) if one.index in asked}
+    return {one.name: one.size for place, one in enumerate(sections) if place in places and _is_code(one)}
+
+
+def _is_code(section: Section) -> bool:
+    named = section.name.startswith(CODE.removesuffix("."))
+    holds = section.size > 0 and section.kind not in WITHOUT_CONTENT and not section.is_copy
+    return holds and (named or bool(section.flags & _SHF_EXECINSTR))
+
+
 def symbol_place(content: bytes, index: int) -> tuple[int, int]:
     """The section's index and the value of a symbol of a table; raises :class:`struct.error` for none."""
     _, _, _, place, value, _ = SYMBOL.unpack_from(content, index * SYMBOL.size)
@@ -241,14 +273,14 @@ class _Names:
     def __init__(self, strings: bytes, file: str, size: int) -> None:
         self._strings = strings
         self._file = file
-        self._left = MOST_OVERLAP * size + _LONGEST_NAME
+        self._left = MOST_OVERLAP * size + LONGEST_NAME
 
     def at(self, offset: int) -> str:
         """The string that begins at an offset; raises :class:`BinaryFault` where it is too long."""
-        end = self._strings.find(b"\0", offset, offset + _LONGEST_NAME)
-        if end < 0 and len(self._strings) - offset > _LONGEST_NAME:
+        end = self._strings.find(b"\0", offset, offset + LONGEST_NAME)
+        if end < 0 and len(self._strings) - offset > LONGEST_NAME:
             found = f"a name at {offset:#x} of the string table without an end"
-            raise BinaryFault(self._file, None, found, f"one of at most {_LONGEST_NAME} bytes")
+            raise BinaryFault(self._file, None, found, f"one of at most {LONGEST_NAME} bytes")
         name = self._strings[offset : end if end >= 0 else len(self._strings)]
         self._left -= len(name)
         if self._left < 0:

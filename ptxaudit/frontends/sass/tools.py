@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from ptxaudit.errors import ToolError, system_reason
 from ptxaudit.limits import DISTURBANCES, limits
@@ -136,7 +137,7 @@ class ToolRun:
         file: str = "input.cubin",
         program: Sequence[str] | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._tool = tool
         self._seconds = limits().tool_seconds
         command = program or [str(find_tool(tool).absolute()), *options, file]
@@ -158,15 +159,15 @@ class ToolRun:
             DISTURBANCES.count += 1
             raise ToolError(f"{name}: {tool} cannot be started ({error})") from error
 
-    def called(self, name: str) -> "ToolRun":
+    def called(self, name: str) -> Self:
         """The same run, under another name in messages."""
-        self._name = name
+        self.name = name
         return self
 
     def output(self) -> bytes:
         """What the tool printed; raises :class:`ToolError` when it fails or takes too long."""
         if self.finish() != 0:
-            raise ToolError(f"{self._name}: {self._tool} failed: {self._reason()}")
+            raise ToolError(f"{self.name}: {self._tool} failed: {self._reason()}")
         return self._read("stdout")
 
     def _reason(self) -> str:
@@ -184,7 +185,7 @@ class ToolRun:
             return self._path(file).read_bytes()
         except OSError as error:
             reason = system_reason(error)
-            raise ToolError(f"{self._name}: {self._tool}: its {file} cannot be read ({reason})") from error
+            raise ToolError(f"{self.name}: {self._tool}: its {file} cannot be read ({reason})") from error
 
     def errors(self) -> str:
         """What the tool has written to standard error."""
@@ -208,7 +209,7 @@ class ToolRun:
         if overdue.is_set() or self._process.returncode < 0:
             DISTURBANCES.count += 1
         if overdue.is_set():
-            raise ToolError(f"{self._name}: {self._tool} took more than {self._seconds} s (tool-seconds)")
+            raise ToolError(f"{self.name}: {self._tool} took more than {self._seconds} s (tool-seconds)")
         return self._process.returncode
 
     def _wait(self) -> None:
@@ -222,7 +223,7 @@ class ToolRun:
     def _path(self, name: str) -> Path:
         return Path(self._directory.name, name)
 
-    def __enter__(self) -> "ToolRun":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

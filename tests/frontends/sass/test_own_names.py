@@ -7,16 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from container_builders import CONTAINERS
 from damaged_cubins import with_second_code
+from sass_fixtures import needs_nvdisasm
 from tools_support import ptxas
 
 from ptxaudit.engine.audit import AuditOptions, AuditRun, audit
 from ptxaudit.engine.image import image_of
 from ptxaudit.engine.registry import load_registry, select_rules
+from ptxaudit.errors import BinaryFault
 from ptxaudit.frontends.sass import load_cubin, parts, size
 from ptxaudit.frontends.sass.disassemble import disassembled, parse_listing, start_nvdisasm
+from ptxaudit.frontends.sass.elf_writer import elf_file
 from ptxaudit.frontends.sass.own_names import for_nvdisasm
-from ptxaudit.frontends.sass.sections import OWN_NAME_MARK, is_plain, read_sections, read_symbols
+from ptxaudit.frontends.sass.sections import (
+    HEADER,
+    OWN_NAME_MARK,
+    SECTION,
+    SHT_SYMTAB,
+    SYMBOL,
+    content_of,
+    is_plain,
+    read_sections,
+    read_symbols,
+)
 from ptxaudit.frontends.sass.summary import summarise_cubin
 from ptxaudit.ir.function import Module
 from ptxaudit.ir.operands import Symbol
@@ -202,13 +216,47 @@ def test_other_code_is_left_out(differing: bytes, monkeypatch: pytest.MonkeyPatc
     assert section.name == ".text.helper@3"
 
 
-def test_nothing_is_renamed_beside_names_that_look_renamed(copies: bytes) -> None:
-    name = b"__cuda_sm20_div_u64\0"
-    data = copies.replace(name, OWN_NAME_MARK.ljust(len(name) - 1, b"x") + b"\0")
-    names = [one.name for one in read_sections(data, "k.cubin")]
-    assert names.count(".text.helper") == 4
-    assert not is_plain(data, "k.cubin")
-    assert for_nvdisasm(data, "k.cubin") == data
+@pytest.mark.parametrize("name", [OWN_NAME_MARK, b'","start":0', b"a\\b", b"a\nb"])
+def test_names_after_which_a_listing_could_not_be_trusted(copies: bytes, name: bytes) -> None:
+    """nvdisasm prints names as they are: one that closes its string could pass for a function."""
+    known = b"__cuda_sm20_div_u64\0"
+    data = copies.replace(known, name.ljust(len(known) - 1, b"x") + b"\0")
+    with pytest.raises(BinaryFault, match="in a name, expected names of identifiers"):
+        load_cubin(data, "k.cubin")
+
+
+def test_a_name_that_another_one_would_get(copies: bytes) -> None:
+    data = copies.replace(b"__cuda_sm20_div_u64\0", b"helper@2\0".ljust(20, b"\0"))
+    with pytest.raises(BinaryFault, match=r"'\.text\.helper' and '\.text\.helper@2'"):
+        read_sections(data, "k.cubin")
+
+
+def test_names_of_symbols_that_share_their_end(copies: bytes) -> None:
+    """Each is written again with a name of its own: a small file would take gigabytes."""
+    header = HEADER.unpack_from(copies)
+    sections = read_sections(copies, "k.cubin")
+    rows = [list(SECTION.unpack_from(copies, header[6] + n * SECTION.size)) for n in range(len(sections))]
+    contents: list[bytes] = [content_of(copies, one) for one in sections]
+    second = next(n for n, one in enumerate(sections) if one.ordinal == 2 and one.name.startswith(".text."))
+    table = next(n for n, one in enumerate(sections) if one.kind == SHT_SYMTAB)
+    start = len(contents[sections[table].link])
+    contents[sections[table].link] += b"x" * 50_000 + b"\0"
+    contents[table] += b"".join(SYMBOL.pack(start + n, 0, 0, second, 0, 0) for n in range(20_000))
+    data = elf_file(header, zip(rows, contents, strict=True))
+    with pytest.raises(BinaryFault, match="more names than it has bytes for"):
+        for_nvdisasm(data, "k.cubin")
+
+
+@needs_nvdisasm
+def test_code_that_the_disassembler_passes_over_is_not_lost() -> None:
+    """A function without a name is in no listing."""
+    data = (CONTAINERS / "two_kernels.sm_90a.cubin").read_bytes()
+    kernel = next(one.name for one in load_cubin(data, "k.cubin").functions).encode()
+    broken = data.replace(kernel, bytes(len(kernel)))
+    module = load_cubin(broken, "k.cubin")
+    assert len(module.functions) == 1
+    assert len(module.unread) == 1
+    assert "expected 0x" in module.unread[0].reason
 
 
 def test_a_cubin_without_repeated_names_is_left_as_it_is() -> None:
