@@ -208,13 +208,15 @@ def test_an_audit_that_is_killed_leaves_no_process_and_no_file(tmp_path: Path) -
 def test_an_audit_that_is_killed_at_any_time_spoils_no_later_one(tmp_path: Path, seed: int) -> None:
     """Neither by what it kept of its results nor by its report, which is whole or not there."""
     write_many(tmp_path)
+    began = time.monotonic()
     assert ended([*AUDIT, "--json", "whole.json"], tmp_path) == 0
+    seconds = time.monotonic() - began
     whole = report_of(str(tmp_path / "whole.json"))
     command = [*AUDIT, "--store", "store", "--json", "report.json"]
     chance = random.Random(seed)
 
     def kill_soon(process: int) -> None:
-        time.sleep(chance.uniform(0.2, 4))
+        time.sleep(chance.uniform(0.1, 0.6) * seconds)
         os.kill(process, signal.SIGKILL)
 
     statuses = {ended(command, tmp_path, kill_soon) for _ in range(4)}

@@ -29,6 +29,14 @@ class Section:
     instructions: list[dict[str, Any]]
 
 
+class IncompleteListing(ToolError):
+    """A listing lacks code of the cubin; ``whole`` are the sections that are there with all of theirs."""
+
+    def __init__(self, message: str, whole: Mapping[str, Section]) -> None:
+        super().__init__(message)
+        self.whole = whole
+
+
 class Disassembler(ToolRun):
     """nvdisasm running on the code of a cubin of which ``sizes`` has the bytes by section."""
 
@@ -41,17 +49,17 @@ class Disassembler(ToolRun):
     def sections(self) -> tuple[Section, ...]:
         """The sections, each once: a copy is listed under the name of what it is a copy of.
 
-        Raises :class:`ToolError` where they are not those of the cubin with all their bytes: what nvdisasm
-        passes over without a word, as it does malformed ones, would not be audited, and nobody would know.
+        Raises :class:`IncompleteListing` where some are not there with all their bytes: what nvdisasm passes
+        over without a word, as it does malformed ones, would not be audited, and nobody would know.
         """
         listed = {section.name: section for section in parse_listing(self.output(), self.name)}
-        for name in sorted(listed.keys() | self.sizes.keys()):
-            found, expected = end_of(listed[name]) if name in listed else 0, self.sizes.get(name, 0)
-            if found != expected:
-                raise ToolError(
-                    f"{self.name}: nvdisasm lists {found:#x} bytes of {name}, expected {expected:#x}"
-                )
-        return tuple(listed.values())
+        whole = {name: one for name, one in listed.items() if end_of(one) == self.sizes.get(name)}
+        for name, expected in self.sizes.items():
+            if name not in whole:
+                found = end_of(listed[name]) if name in listed else 0
+                told = f"nvdisasm lists {found:#x} bytes of {name}, expected {expected:#x}"
+                raise IncompleteListing(f"{self.name}: {told}", whole)
+        return tuple(whole.values())
 
 
 def start_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None) -> Disassembler:

@@ -2,19 +2,25 @@
 
 import hashlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from ptxaudit.errors import BinaryFault, ToolError
 from ptxaudit.frontends.collection import collection_paused
 from ptxaudit.frontends.demangle import demangle
 from ptxaudit.frontends.sass.apart import sections_apart
-from ptxaudit.frontends.sass.disassemble import INSTRUCTION_BYTES, Disassembler, Section, end_of
+from ptxaudit.frontends.sass.disassemble import (
+    INSTRUCTION_BYTES,
+    Disassembler,
+    IncompleteListing,
+    Section,
+    end_of,
+)
 from ptxaudit.frontends.sass.elf import Cubin, FunctionSymbol, read_cubin
 from ptxaudit.frontends.sass.info import Attribute, decode_attributes, indirect_branch_targets, launch_facts
 from ptxaudit.frontends.sass.lower import Body, Lowering
 from ptxaudit.frontends.sass.notes import CubinHeader
-from ptxaudit.frontends.sass.sections import code_sizes, read_sections
+from ptxaudit.frontends.sass.sections import CODE, read_sections
 from ptxaudit.frontends.sass.summary import is_needed, symbols_by_section
 from ptxaudit.ir.function import Function, Language, Module, UnreadFunction
 
@@ -36,15 +42,29 @@ def lower_cubin(
     unread: tuple[UnreadFunction, ...] = ()
     try:
         sections = run.sections()
+    except IncompleteListing as error:
+        if not error.whole:
+            raise
+        sections = tuple(error.whole.values())
+        unread = tuple(_not_listed(data, cubin, name, run.sizes.keys() - error.whole.keys(), str(error)))
     except ToolError as error:
-        table, groups = read_sections(data, name), symbols_by_section(data, name)
-        if {table[one[0].section].name for one in groups} != code_sizes(data, name).keys():
-            raise  # code that has no symbol cannot be asked for
-        asked = [one for one in groups if wanted is None or is_needed(one, wanted)]
-        sections, unread = sections_apart(data, name, cubin.architecture, error, asked)
+        groups = [one for one in symbols_by_section(data, name) if wanted is None or is_needed(one, wanted)]
+        sections, unread = sections_apart(data, name, cubin.architecture, error, groups)
     lowering = Lowering(name, cubin.architecture)
     functions = lowered_functions(sections, cubin, name, lowering)
     return module_of(data, name, lowering, functions, unread)
+
+
+def _not_listed(
+    data: bytes, cubin: Cubin, name: str, sections: Collection[str], reason: str
+) -> Iterator[UnreadFunction]:
+    """The functions of sections that a listing lacks; of one without any it is the section's name."""
+    table = read_sections(data, name)
+    held = {table[group[0].section].name: group for group in symbols_by_section(data, name)}
+    for section in sorted(sections):
+        known = [(one.name, one.is_kernel) for one in held.get(section, ())]
+        for function, is_kernel in known or [(section.removeprefix(CODE), True)]:
+            yield UnreadFunction(function, demangle(function), cubin.architecture, is_kernel, reason)
 
 
 def lowered_functions(
