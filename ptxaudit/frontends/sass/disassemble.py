@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from functools import cached_property
 from typing import Any
 
 from ptxaudit.errors import ToolError
@@ -38,9 +38,18 @@ class IncompleteListing(ToolError):
 
 
 class Disassembler(ToolRun):
-    """nvdisasm running on the code of a cubin of which ``sizes`` has the bytes by section."""
+    """nvdisasm running on a cubin, or on the sections of the functions with these indices."""
 
-    sizes: Mapping[str, int] = MappingProxyType({})
+    def __init__(self, data: bytes, file: str, symbols: Collection[int] | None) -> None:
+        restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
+        super().__init__("nvdisasm", ["-json", *restricted], for_nvdisasm(data, file, symbols), file)
+        self._data = data
+        self._symbols = symbols
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The bytes of code that are to be listed, by section."""
+        return code_sizes(self._data, self.name, self._symbols)
 
     def output(self) -> bytes:
         """What it printed, with names as reports have them; raises :class:`ToolError`."""
@@ -67,11 +76,7 @@ def start_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = Non
 
     The header must have been checked; raises :class:`BinaryFault` for malformed section or symbol tables.
     """
-    restricted = [] if symbols is None else ["-fun", ",".join(map(str, symbols))]
-    sizes = code_sizes(data, file, symbols)
-    run = Disassembler("nvdisasm", ["-json", *restricted], for_nvdisasm(data, file, symbols), file)
-    run.sizes = sizes
-    return run
+    return Disassembler(data, file, symbols)
 
 
 def disassembled(data: bytes, file: str, symbols: Collection[int]) -> tuple[Section, ...]:

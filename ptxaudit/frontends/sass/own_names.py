@@ -10,14 +10,11 @@ with what belongs to that: all else keeps its place in the tables, so that symbo
 import re
 from collections.abc import Collection
 
-from ptxaudit.errors import BinaryFault
 from ptxaudit.frontends.sass import size
 from ptxaudit.frontends.sass.elf_writer import elf_file
 from ptxaudit.frontends.sass.sections import (
     CODE,
     HEADER,
-    LONGEST_NAME,
-    MOST_OVERLAP,
     OF_THE_DRIVER,
     OWN_NAME_MARK,
     SECTION,
@@ -27,9 +24,11 @@ from ptxaudit.frontends.sass.sections import (
     code_of,
     content_of,
     is_plain,
+    most_of_names,
     read_sections,
     read_symbols,
     require_printable_names,
+    too_many_names,
 )
 
 _NAMES_AT = 13  # e_shstrndx
@@ -59,7 +58,7 @@ def for_nvdisasm(data: bytes, file: str, symbols: Collection[int] | None = None)
 
 def _written(data: bytes, file: str, sections: list[Section], kept: Collection[int] | None) -> bytes:
     """The cubin with names of its own for each section, and with the code that is kept or with all."""
-    most = MOST_OVERLAP * len(data) + LONGEST_NAME
+    most = most_of_names(len(data))
     header = HEADER.unpack_from(data)
     rows = [
         list(SECTION.unpack_from(data, header[6] + place * SECTION.size)) for place in range(len(sections))
@@ -76,7 +75,7 @@ def _written(data: bytes, file: str, sections: list[Section], kept: Collection[i
             names = _strings(data, sections, contents, section.link)
             contents[place] = _renamed_symbols(content_of(data, section), sections, names, left_out, most)
             if len(names) > most:
-                raise BinaryFault(file, None, "more names than it has bytes for", "a well-formed cubin")
+                raise too_many_names(file)
     contents |= dict.fromkeys(left_out, b"")
     held = (contents.get(place, content_of(data, section)) for place, section in enumerate(sections))
     return elf_file(header, zip(rows, held, strict=True))

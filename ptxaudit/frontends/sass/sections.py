@@ -28,7 +28,7 @@ _STT_SECTION = 3
 _STO_CUDA_ENTRY = 0x10
 _SHN_UNDEF = 0
 _SHN_RESERVED = 0xFF00
-LONGEST_NAME = 1 << 16
+_LONGEST_NAME = 1 << 16
 CODE = ".text."
 _OF_A_FUNCTION = re.compile(
     r"(?:\.nv\.info|\.nv\.shared|\.nv\.local|\.nv\.constant\d+|\.rela?\.text)\.(.+)", re.DOTALL
@@ -267,22 +267,32 @@ def content_of(data: bytes, section: Section | None) -> bytes:
     return data[section.offset : section.offset + section.size]
 
 
+def most_of_names(size: int) -> int:
+    """How many bytes all names of a file of this size may take, however many share their strings."""
+    return MOST_OVERLAP * size + _LONGEST_NAME
+
+
+def too_many_names(file: str) -> BinaryFault:
+    """What is wrong with a file whose names take more than that."""
+    return BinaryFault(file, None, "more names than it has bytes for", "a well-formed cubin")
+
+
 class _Names:
     """The strings of a table, as long as they are not more than the file could hold."""
 
     def __init__(self, strings: bytes, file: str, size: int) -> None:
         self._strings = strings
         self._file = file
-        self._left = MOST_OVERLAP * size + LONGEST_NAME
+        self._left = most_of_names(size)
 
     def at(self, offset: int) -> str:
         """The string that begins at an offset; raises :class:`BinaryFault` where it is too long."""
-        end = self._strings.find(b"\0", offset, offset + LONGEST_NAME)
-        if end < 0 and len(self._strings) - offset > LONGEST_NAME:
+        end = self._strings.find(b"\0", offset, offset + _LONGEST_NAME)
+        if end < 0 and len(self._strings) - offset > _LONGEST_NAME:
             found = f"a name at {offset:#x} of the string table without an end"
-            raise BinaryFault(self._file, None, found, f"one of at most {LONGEST_NAME} bytes")
+            raise BinaryFault(self._file, None, found, f"one of at most {_LONGEST_NAME} bytes")
         name = self._strings[offset : end if end >= 0 else len(self._strings)]
         self._left -= len(name)
         if self._left < 0:
-            raise BinaryFault(self._file, None, "more names than it has bytes for", "a well-formed cubin")
+            raise too_many_names(self._file)
         return name.decode("utf-8", "replace")
