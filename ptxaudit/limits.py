@@ -18,7 +18,7 @@ from pathlib import Path
 _MEGABYTE = 1 << 20
 _LOOK_SECONDS = 0.1
 # An interrupt that meets the thread in a callback, such as the garbage collector's, is lost.
-_AGAIN_SECONDS = 2.0
+_AGAIN_SECONDS = 0.5
 _MEMORY = Path("/proc/self/statm")
 # The C library keeps what small arrays leave free between others: of 1,060 MB that the largest kernels of
 # flashinfer-cubin took it were 660 MB. It gives that back when asked, once a process has grown by so much.
@@ -103,10 +103,19 @@ def bounded() -> Iterator[None]:
     try:
         yield
     finally:
-        reason = watch.end()
+        reason = _end(watch)
         if reason is not None:
             DISTURBANCES.count += 1
             raise LimitReached(reason)
+
+
+def _end(watch: "_Watch") -> str | None:
+    """End a watch, and end it anew if a further interrupt meets the thread in this."""
+    while True:
+        try:
+            return watch.end()
+        except LimitReached:
+            continue
 
 
 class _Watch(threading.Thread):
