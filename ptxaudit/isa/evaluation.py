@@ -1,7 +1,7 @@
 """What the evaluations of PTX and SASS share: their form, truths, and functions of known numbers per lane."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -35,6 +35,18 @@ class Evaluation:
     sources: tuple[Operand, ...]
     destinations: tuple[Register | None, ...]
     compute: Compute
+
+    def writing(self, registers: Collection[str]) -> "Evaluation | None":
+        """The evaluation of some destinations only, by name; ``None`` if it has none of them."""
+        wanted = tuple(one is not None and one.name in registers for one in self.destinations)
+        if not any(wanted):
+            return None
+        kept = tuple(one if asked else None for one, asked in zip(self.destinations, wanted, strict=True))
+        compute = self.compute
+        if isinstance(compute, UnmodelledCompute):
+            truths = zip(compute.truths, wanted, strict=True)
+            compute = replace(compute, truths=tuple(truth if asked else None for truth, asked in truths))
+        return Evaluation(self.sources, kept, compute)
 
 
 def as_numbers(values: Sequence[Result]) -> Sequence[Value]:
@@ -73,13 +85,19 @@ def per_lane(domain: Domain, operation: str, function: Callable[..., int], *valu
 
 
 def unmodelled(
-    domain: Domain, operation: str, values: Sequence[Result], truths: Sequence[bool]
+    domain: Domain, operation: str, values: Sequence[Result], truths: Sequence[bool | None]
 ) -> list[Result]:
-    """An atom per destination, equal for equal sources; for a predicate, that its atom is not zero."""
+    """An atom per destination, equal for equal sources; for a predicate, that its atom is not zero.
+
+    Where ``truths`` holds ``None`` nobody asks: a wgmma has over a hundred destinations, all of them data.
+    """
     whole = domain.opaque(operation, *values)
     root = whole.terms[0][0]
     results: list[Result] = []
     for index, is_truth in enumerate(truths):
+        if is_truth is None:
+            results.append(0)
+            continue
         part = whole
         if index:
             part = domain.atom(("part", root.identity, index), f"{root.name}[{index}]", root.varying)
@@ -92,18 +110,21 @@ def lane_mask(flags: Flags) -> int:
     return int(sum(1 << lane for lane in range(LANES) if flags[lane]))
 
 
-def unmodelled_compute(operation: str, truths: Sequence[bool], fresh: bool) -> Compute:
+@dataclass(frozen=True, slots=True)
+class UnmodelledCompute:
     """The evaluation of an instruction that is not modelled: an atom for each destination.
 
-    ``truths`` tells which destinations are predicates. Unless the results are ``fresh``, those that depend
-    on state that no operand names, equal sources give equal atoms.
+    ``truths`` tells which destinations are predicates, ``None`` which nothing asks for. Unless the results
+    are ``fresh``, those that depend on state that no operand names, equal sources give equal atoms.
     """
 
-    def opaque(domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
-        return unmodelled(domain, operation, values, truths)
+    operation: str
+    truths: tuple[bool | None, ...]
+    fresh: bool
 
-    def unique(domain: Domain, _: LaneState, __: Sequence[Result]) -> Sequence[Result]:
-        state = domain.atom((operation, object()), operation, True)
-        return unmodelled(domain, operation, (state,), truths)
-
-    return unique if fresh else opaque
+    def __call__(self, domain: Domain, _: LaneState, values: Sequence[Result]) -> Sequence[Result]:
+        """An atom for each destination that is asked for; see :data:`Compute`."""
+        if not self.fresh:
+            return unmodelled(domain, self.operation, values, self.truths)
+        state = domain.atom((self.operation, object()), self.operation, True)
+        return unmodelled(domain, self.operation, (state,), self.truths)

@@ -22,7 +22,7 @@ from ptxaudit.analysis.order.executing import Executing, Progress, among
 from ptxaudit.analysis.order.flags import StrongWrites, flag_loops
 from ptxaudit.analysis.order.fragment import Fragment, JoinPoint, Waiting, blend, is_truth, lane_bits, merge
 from ptxaudit.analysis.order.memory import SharedContents
-from ptxaudit.analysis.order.program import Exit, Operation, Program
+from ptxaudit.analysis.order.program import Exit, Operation, Program, leaves
 from ptxaudit.analysis.order.samples import Sample
 from ptxaudit.analysis.order.special import launch_constant, special_value
 from ptxaudit.analysis.order.trace import (
@@ -63,10 +63,6 @@ _MOST_IDLE_ROUNDS = 4
 # Results of one operation that are kept to be used again, and what they and its sources may be.
 _MOST_RESULTS = 4096
 _PLAIN = frozenset({int, bool})
-
-
-def _leaves(event: ev.Event) -> bool:
-    return isinstance(event, ev.Transfer) and event.kind is not ev.TransferKind.CALL
 
 
 def _of_first(value: "Value | Truth", lanes: Flags) -> "Value | Truth":
@@ -497,8 +493,8 @@ class Machine:
             guard = self.register(fragment, instruction.guard.register, truth=True)  # type: ignore[assignment]
             if instruction.guard.negated:
                 guard = self.domain.negate(guard)
-            if operation.events and not isinstance(guard, bool | np.ndarray):
-                guard, may = self._settle_guard(fragment, guard, operation)
+            if operation.settles is not None and not isinstance(guard, bool | np.ndarray):
+                guard, may = self._settle_guard(fragment, guard, operation, operation.settles)
             if isinstance(guard, bool):
                 if not guard:
                     return True
@@ -540,17 +536,20 @@ class Machine:
     def _consume(self, fragment: Fragment, active: Flags, operation: Operation) -> None:
         self.execution.entries.append(Consumption(fragment.warp, lane_bits(active), operation.consumes))
 
-    def _settle_guard(self, fragment: Fragment, guard: Truth, operation: Operation) -> tuple[Truth, bool]:
-        """An unknown guard of an instruction with effects: decided where lanes agree, else *may*.
+    def _settle_guard(
+        self, fragment: Fragment, guard: Truth, operation: Operation, site: int
+    ) -> tuple[Truth, bool]:
+        """An unknown guard of an event, here or further on: decided where lanes agree, else *may*.
 
         It is taken to hold while the loop around it is to go on: guards of software-pipelined loops say
         whether there is another iteration. Whether lanes leave the kernel is decided as a branch would be,
         and they stay as long: what follows is what matters.
         """
-        site = operation.instruction.index
-        if any(map(_leaves, operation.events)):
+        if any(map(leaves, operation.events)):
             return self._by_lanes(fragment, guard, lambda: not self._goes_on(fragment), site), False
         known = self.decisions.resolve(guard, lambda: self._goes_on(fragment), site)
+        if known is None and not operation.events:
+            return guard, False
         return (True, True) if known is None else (known, False)
 
     def _goes_on(self, fragment: Fragment) -> bool:

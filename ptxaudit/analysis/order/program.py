@@ -5,12 +5,12 @@ the block. A branch outside the slice is replaced by a jump to its immediate pos
 either side matters.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from ptxaudit.analysis.context import FunctionAnalysis
-from ptxaudit.analysis.order.slicing import synchronisation_slice
+from ptxaudit.analysis.order.slicing import Slice, synchronisation_slice
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.function import BasicBlock, Language
 from ptxaudit.ir.instruction import Instruction
@@ -55,10 +55,11 @@ class Operation:
     """One instruction of the slice, ready to be executed.
 
     ``loads`` are the registers that a read of memory fills, ``value_needed`` tells whether anything in
-    the slice reads them. ``parameter`` marks a load from kernel parameters or constants,
-    ``floating`` an instruction whose results are numbers that nothing is known of. ``consumes`` are
-    the tensor-memory loads whose registers the instruction reads. ``results`` are those of the evaluation
-    for plain numbers: they are the same in every warp, round and execution.
+    the slice may read them. ``parameter`` marks a load from kernel parameters or constants,
+    ``floating`` an instruction whose results are numbers that nothing is known of. ``settles`` is the
+    instruction with the event whose guard this one has: itself, or one that follows in the block.
+    ``consumes`` are the tensor-memory loads whose registers the instruction reads. ``results`` are those of
+    the evaluation for plain numbers: they are the same in every warp, round and execution.
     """
 
     instruction: Instruction
@@ -69,6 +70,7 @@ class Operation:
     parameter: bool
     mapping: ev.AddressMapping | None
     floating: bool = False
+    settles: int | None = None
     consumes: tuple[int, ...] = ()
     results: dict[Hashable, Sequence[Result]] = field(default_factory=dict, compare=False, repr=False)
 
@@ -116,12 +118,12 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
     followed: frozenset[ev.StateSpace] = frozenset()
     while True:
         seeds = _seeds(analysis, outer, followed)
-        kept = synchronisation_slice(graph, seeds, cut)
-        read = _spaces_of_values_read(analysis, cut | seeds, kept)
+        found = synchronisation_slice(graph, seeds, cut)
+        kept = found.kept
+        read = _spaces_of_values_read(analysis, found)
         if read <= followed:
             break
         followed |= read
-    needed = _needed_registers(analysis, cut | seeds, kept)
     uses = _tensor_load_uses(analysis)
     relevant, kept = kept, kept | uses.keys()
     in_ptx = function.language is Language.PTX
@@ -139,7 +141,7 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
             _operation(
                 function.instructions[index],
                 () if index == branch else analysis.events[index],
-                needed,
+                found.live.get(index, frozenset()),
                 compile_evaluation,
                 uses.get(index, ()),
                 index in floating,
@@ -147,6 +149,7 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
             for index in range(block.start, block.end)
             if index in kept and (index != branch or index in uses)
         ]
+        _mark_settling(operations, seeds)
         blocks.append(BlockProgram(operations, leaving))
     return Program(analysis, blocks, joins, kept, _weights(blocks))
 
@@ -305,23 +308,12 @@ def _scoreboard_waits(analysis: FunctionAnalysis, loads: set[int]) -> dict[int, 
     return uses
 
 
-def _needed_registers(
-    analysis: FunctionAnalysis, seeds: Mapping[int, Sequence[Register]], kept: frozenset[int]
-) -> set[str]:
-    """Names of the registers that some instruction of the slice reads."""
-    instructions = analysis.function.instructions
-    return {register.name for index in kept for register in seeds.get(index, instructions[index].reads)}
-
-
-def _spaces_of_values_read(
-    analysis: FunctionAnalysis, seeds: Mapping[int, Sequence[Register]], kept: frozenset[int]
-) -> frozenset[ev.StateSpace]:
+def _spaces_of_values_read(analysis: FunctionAnalysis, found: Slice) -> frozenset[ev.StateSpace]:
     """Shared and local memory, where the slice uses values that are loaded from there."""
-    needed = _needed_registers(analysis, seeds, kept)
     return frozenset(
         space
-        for index in kept
-        if any(register.name in needed for register in analysis.function.instructions[index].writes)
+        for index in found.kept
+        if found.live[index]
         for event in analysis.events[index]
         if isinstance(event, ev.Access) and event.reads and (space := _memory_of(event)) is not None
     )
@@ -373,7 +365,7 @@ def _is_guarded_exit(instruction: Instruction, events: Sequence[ev.Event]) -> bo
 def _operation(
     instruction: Instruction,
     events: tuple[ev.Event, ...],
-    needed: set[str],
+    live: frozenset[str],
     compile_evaluation: Callable[[Instruction], Evaluation | None],
     consumes: tuple[int, ...],
     floating: bool,
@@ -386,14 +378,46 @@ def _operation(
     parameter = _is_parameter_load(instruction)
     loads = instruction.writes if (fetches or parameter) and mapping is None else ()
     evaluation = None
-    wanted = any(register.name in needed for register in instruction.writes)
-    floating = wanted and floating
-    if not loads and mapping is None and wanted and not floating:
+    floating = bool(live) and floating
+    if not loads and mapping is None and live and not floating:
         evaluation = compile_evaluation(instruction)
-    value_needed = any(register.name in needed for register in loads)
+        evaluation = None if evaluation is None else evaluation.writing(live)
+    value_needed = bool(loads) and bool(live)
     return Operation(
-        instruction, evaluation, events, loads, value_needed, parameter, mapping, floating, consumes
+        instruction,
+        evaluation,
+        events,
+        loads,
+        value_needed,
+        parameter,
+        mapping,
+        floating,
+        consumes=consumes,
     )
+
+
+def _mark_settling(operations: Sequence[Operation], seeds: Container[int]) -> None:
+    """Mark what has the guard of an event that matters and follows in its block, as it stands then.
+
+    So it is settled before anything rests on it. What a register holds under an undecided guard is one of two
+    values; what is computed from it then stays unknown, also once the guard of the event has been decided.
+    """
+    following: dict[tuple[str, bool], int] = {}
+    for operation in reversed(operations):
+        instruction = operation.instruction
+        written = {register.name for register in instruction.writes}
+        following = {guard: event for guard, event in following.items() if guard[0] not in written}
+        if instruction.guard is None:
+            continue
+        guard = instruction.guard.register.name, instruction.guard.negated
+        if instruction.index in seeds and not any(map(leaves, operation.events)):
+            following[guard] = instruction.index
+        operation.settles = instruction.index if operation.events else following.get(guard)
+
+
+def leaves(event: ev.Event) -> bool:
+    """Whether lanes that execute an event leave the kernel."""
+    return isinstance(event, ev.Transfer) and event.kind is not ev.TransferKind.CALL
 
 
 def _is_parameter_load(instruction: Instruction) -> bool:

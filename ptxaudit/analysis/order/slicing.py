@@ -5,21 +5,34 @@ it defines a register that an instruction of the slice may read there, or when i
 decides whether an instruction of the slice runs. Direction: backward. Join: union of the registers
 needed. Control dependence is by post-dominance, so a loop without any instruction of the slice is left
 out whole (its termination is assumed). Computed to the least fixed point.
+
+A register is live behind an instruction when some path from there leads to an instruction of the slice that
+reads it, with no unguarded definition by the slice in between. Direction and join are the same.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from ptxaudit.ir.cfg import ControlFlowGraph
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Register
 
 
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The indices of the ``kept`` instructions, and the names of those registers that each of them writes and
+    that a kept one may read."""
+
+    kept: frozenset[int]
+    live: Mapping[int, frozenset[str]]
+
+
 def synchronisation_slice(
     graph: ControlFlowGraph,
     seeds: Mapping[int, Sequence[Register]],
     cut: Mapping[int, Sequence[Register]],
-) -> frozenset[int]:
-    """Indices of the instructions in the slice.
+) -> Slice:
+    """The slice of a function.
 
     ``seeds`` maps the index of each instruction whose events matter to the registers that its events
     depend on (its addresses and counts, not the data that it moves); ``cut`` maps further instructions
@@ -37,7 +50,7 @@ def synchronisation_slice(
     terminators = {block.id: block.end - 1 for block in graph.blocks if block.end > block.start}
     while True:
         before = len(kept)
-        _keep_definitions(graph, instructions, reads, writes, kept)
+        live = _keep_definitions(graph, instructions, reads, writes, kept)
         pending = {graph.function.block_of(index).id for index in kept}
         seen: set[int] = set()
         while pending:
@@ -49,7 +62,7 @@ def synchronisation_slice(
                 kept.add(terminators[controller])
                 pending.add(controller)
         if len(kept) == before:
-            return frozenset(kept)
+            return Slice(frozenset(kept), _named(instructions, live, numbering))
 
 
 def _mask(registers: Sequence[Register], numbering: dict[str, int]) -> int:
@@ -65,8 +78,9 @@ def _keep_definitions(
     reads: Sequence[int],
     writes: Sequence[int],
     kept: set[int],
-) -> None:
-    """Add to ``kept`` every instruction that defines a register needed where it stands."""
+) -> dict[int, int]:
+    """Add to ``kept`` every instruction that defines a register needed where it stands; what each defines."""
+    live = dict.fromkeys(kept, 0)
     needed_at_entry = [0] * len(graph.blocks)
     pending = list(graph.reverse_postorder)
     queued = set(pending)
@@ -82,6 +96,7 @@ def _keep_definitions(
             if index not in kept and not written & needed:
                 continue
             kept.add(index)
+            live[index] = written & needed
             if instructions[index].guard is None:
                 needed &= ~written
             needed |= reads[index]
@@ -91,6 +106,16 @@ def _keep_definitions(
                 if predecessor not in queued:
                     queued.add(predecessor)
                     pending.append(predecessor)
+    return live
+
+
+def _named(
+    instructions: Sequence[Instruction], live: Mapping[int, int], numbering: Mapping[str, int]
+) -> dict[int, frozenset[str]]:
+    return {
+        index: frozenset(one.name for one in instructions[index].writes if mask >> numbering[one.name] & 1)
+        for index, mask in live.items()
+    }
 
 
 def _control_dependence(graph: ControlFlowGraph) -> dict[int, set[int]]:

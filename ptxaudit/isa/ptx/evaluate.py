@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Memory, Negated, Opaque, Operand, Register, Symbol, Vector
-from ptxaudit.isa.evaluation import Compute, Evaluation, unmodelled_compute
+from ptxaudit.isa.evaluation import Compute, Evaluation, UnmodelledCompute
 from ptxaudit.isa.ptx import (
     evaluate_arithmetic,
     evaluate_bits,
@@ -176,8 +176,8 @@ def _in_width(source: Operand, shape: Shape, index: int) -> Operand:
 
 
 def _compile_unmodelled(shape: Shape, known: bool) -> Compute:
-    truths = [_is_predicate(shape, index) for index in range(len(shape.destinations))]
-    return unmodelled_compute(shape.opcode, truths, not known or shape.name in _STATEFUL)
+    truths = tuple(_is_predicate(shape, index) for index in range(len(shape.destinations)))
+    return UnmodelledCompute(shape.opcode, truths, not known or shape.name in _STATEFUL)
 
 
 def _is_predicate(shape: Shape, index: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Immediate, Memory, Operand, Register
-from ptxaudit.isa.evaluation import Evaluation, unmodelled_compute
+from ptxaudit.isa.evaluation import Evaluation, UnmodelledCompute
 from ptxaudit.isa.sass import (
     evaluate_arithmetic,
     evaluate_bits,
@@ -88,9 +88,9 @@ def _unmodelled(instruction: Instruction, root: str) -> Evaluation:
     operation = " ".join((instruction.opcode, *spelled))
     sources: tuple[Operand, ...] = instruction.reads
     memory = tuple(o for o in instruction.operands if isinstance(o, Memory) and o.space == "const")
-    truths = [is_predicate(register) for register in instruction.writes]
+    truths = tuple(is_predicate(register) for register in instruction.writes)
     fresh = root in _STATEFUL or not instruction.known
-    return Evaluation((*sources, *memory), instruction.writes, unmodelled_compute(operation, truths, fresh))
+    return Evaluation((*sources, *memory), instruction.writes, UnmodelledCompute(operation, truths, fresh))
 
 
 def _spelled(operand: Operand) -> tuple[object, ...]:
