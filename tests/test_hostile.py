@@ -30,6 +30,7 @@ EXPECTED = {
     "growing_name.ptx": (0, '"_Z1fI1AIiiES_IS0_S0_E'),
     "huge_block.ptx": (0, "274877906944 threads for a CTA are stated, and a device takes 1 to 1024"),
     "huge_cluster.ptx": (0, "1000000 CTAs for a cluster are stated"),
+    "lanes_apart.ptx": (0, "the search for races would have taken more than"),
     "long_sum.ptx": (3, "found an expression of too many terms"),
     "names.zip": (0, "names.zip!../../escaped.ptx"),
     "nested.zip": (3, "expected fewer (nesting)"),

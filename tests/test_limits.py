@@ -5,7 +5,7 @@ import time
 import pytest
 
 from ptxaudit import limits
-from ptxaudit.limits import LimitReached, bounded
+from ptxaudit.limits import DISTURBANCES, LimitReached, bounded
 
 
 def test_an_interrupt_that_is_lost_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,5 +46,7 @@ def test_an_interrupt_at_the_end_of_a_watch_does_not_take_its_reason(monkeypatch
 
 
 def test_what_stays_within_its_limits_is_not_disturbed() -> None:
+    before = DISTURBANCES.count
     with bounded():
         time.sleep(0.3)
+    assert DISTURBANCES.count == before

@@ -17,18 +17,20 @@ Property, for each of the clocks of an agent at a step:
 3. ``proxied``: causality order of generic-proxy accesses up to a proxy fence that their own thread
    executed afterwards (8.6), so an async-proxy access ordered after it sees them. ``weakly_proxied`` is
    the same for a proxy fence that any thread executed after learning of them. ``outer_proxied`` and
-   ``weakly_outer_proxied``: the same outside of shared memory, for fences not limited to it.
+   ``weakly_outer_proxied``: the same outside of shared memory, for fences not limited to it. There are
+   none of these in an execution without an access through the async proxy.
 
 Direction: forward, one pass. Join: componentwise maximum. Known limits: ``fence.sc`` order and atomics
 on global memory give no edge; a CTA barrier is taken to order all threads that take part.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 
 import numpy as np
 
-from ptxaudit.analysis.order.completion import Completions, Place
+from ptxaudit.analysis.order.completion import Completions, Place, is_collective
 from ptxaudit.analysis.order.flags import FlagWrites
 from ptxaudit.analysis.order.knowledge import (
     KINDS,
@@ -63,12 +65,8 @@ from ptxaudit.analysis.order.trace import (
 )
 from ptxaudit.ir import events as ev
 
-# An agent's own, its cp.async, bulk reads and writes, tcgen05 operations, what never completes, and for the
-# agents that stand for a warp or a warpgroup its collective operations and its wgmma.
-_COMPONENTS_OF_AN_AGENT = 8
-
 AccessVisitor = Callable[[Moment, "ClockWalk"], None]
-PhaseVisitor = Callable[[Step, Agent, "PhaseRecord", "ClockWalk"], None]
+PhaseVisitor = Callable[[Step, list[Agent], "PhaseRecord", "ClockWalk"], None]
 StepVisitor = Callable[[Step, list[Agent]], None]
 
 
@@ -76,7 +74,8 @@ class ClockWalk:
     """One pass over an execution, with every edge that polled flags may give or with the certain ones.
 
     ``on_access`` sees every access with a footprint, ``on_phase`` every
-    arrive at and every successful wait on a phase, before the wait's own effect."""
+    arrive at and every successful wait on a phase, before the wait's own effect. The agents of a step have
+    met by then, so that their times are the same."""
 
     def __init__(
         self,
@@ -92,8 +91,13 @@ class ClockWalk:
         self._on_phase = on_phase
         self.on_step: StepVisitor | None = None
         self.completions = Completions(execution.warps)
+        steps = (entry for entry in execution.entries if isinstance(entry, Step))
+        self._steps_of_lanes = Counter((step.warp, step.lanes) for step in steps)
         self.agents_of_warp = self._partition()
-        self._make_room(self._most_components())
+        self._acting: dict[tuple[int, int], list[Agent]] = {}
+        self.through_async_proxy = any(map(_is_through_async_proxy, execution.entries))
+        self._foresee()
+        self._make_room()
         self.phases: dict[tuple[BarrierKey, int], PhaseRecord] = {}
         self._ticks: dict[int, int] = {}
         self._issues: dict[int, list[Agent]] = {}
@@ -111,50 +115,47 @@ class ClockWalk:
 
     def _partition(self) -> list[list[Agent]]:
         """Split each warp into the groups of lanes that no mask of a step divides."""
-        masks: list[set[int]] = [set() for _ in self.execution.warps]
-        for entry in self.execution.entries:
-            if isinstance(entry, Step):
-                masks[entry.warp].add(entry.lanes)
+        masks: list[list[int]] = [[] for _ in self.execution.warps]
+        for number, lanes in self._steps_of_lanes:
+            masks[number].append(lanes)
         agents: list[list[Agent]] = []
         empty: Clocks = np.zeros((0, 0), dtype=np.int32)
         for number, warp in enumerate(self.execution.warps):
             classes = [(1 << warp.threads) - 1]
             for mask in masks[number]:
                 classes = [part for one in classes for part in (one & mask, one & ~mask) if part]
-            components = [self.completions.component(("agent", number, lanes)) for lanes in classes]
+            keys = [("agent", number, lanes) for lanes in classes]
+            self.completions.foresee(keys)
             agents.append(
                 [
-                    Agent(number, lanes, warp.cta, component, empty)
-                    for lanes, component in zip(classes, components, strict=True)
+                    Agent(number, lanes, warp.cta, self.completions.component(key), empty)
+                    for lanes, key in zip(classes, keys, strict=True)
                 ]
             )
         return agents
 
-    def _most_components(self) -> int:
-        """An upper bound of the components that :class:`Completions` will be asked for in this walk."""
-        keyed: set[Hashable] = set()
+    def _foresee(self) -> None:
+        """Give every component that this walk will ask for its entry."""
+        seen: set[Hashable] = set()
         for entry in self.execution.entries:
             if isinstance(entry, Step):
-                keyed.update(self._keyed_components(entry))
+                barrier = None if entry.operation is None else entry.operation.key
+                place = entry.instruction.index, entry.warp, entry.lanes
+                alike = *place, id(entry.event), entry.key, barrier
+                if alike not in seen:
+                    seen.add(alike)
+                    for agent in self.acting(entry.warp, entry.lanes):
+                        self.completions.foresee(self.completions.keys(entry, agent))
             elif isinstance(entry, Delivery):
                 issuers = self.agents_of_warp[entry.operation.warp]
-                keyed.update(("copy", issuer.component, entry.key) for issuer in issuers)
-        return len(keyed) + _COMPONENTS_OF_AN_AGENT * sum(map(len, self.agents_of_warp))
+                self.completions.foresee(("copy", issuer.component, entry.key) for issuer in issuers)
 
-    def _keyed_components(self, step: Step) -> Iterator[Hashable]:
-        event = step.event
-        if isinstance(event, ev.MbarrierArrive):
-            yield from (("arrival", agent.component, step.key) for agent in self._agents(step))
-        elif isinstance(event, ev.Access) and event.completion is ev.Completion.MBARRIER:
-            key = None if step.operation is None else step.operation.key
-            yield from (("copy", agent.component, key) for agent in self._agents(step))
-        elif isinstance(event, ev.Access) and event.completion is ev.Completion.TCGEN05_WAIT:
-            yield "tmem", step.warp, step.instruction.index
-
-    def _make_room(self, count: int) -> None:
+    def _make_room(self) -> None:
+        """Clocks that know of nothing; which proxies were passed matters to async-proxy accesses alone."""
+        rows = KINDS if self.through_async_proxy else PROXIED
         for agents in self.agents_of_warp:
             for agent in agents:
-                agent.clocks = np.zeros((KINDS, count), dtype=np.int32)
+                agent.clocks = np.zeros((rows, len(self.completions)), dtype=np.int32)
 
     # The walk ----------------------------------------------------------------------------------------
 
@@ -172,8 +173,21 @@ class ClockWalk:
             else:
                 self._completion(entry)
 
+    def acting(self, warp: int, lanes: int) -> list[Agent]:
+        """The agents of a warp that some of the lanes belong to."""
+        found = self._acting.get((warp, lanes))
+        if found is None:
+            found = [agent for agent in self.agents_of_warp[warp] if agent.lanes & lanes]
+            self._acting[warp, lanes] = found
+        return found
+
     def _agents(self, step: Step) -> list[Agent]:
-        return [agent for agent in self.agents_of_warp[step.warp] if agent.lanes & step.lanes]
+        return self.acting(step.warp, step.lanes)
+
+    @property
+    def work(self) -> int:
+        """How many steps of agents there are to be walked: what lanes do apart counts for each."""
+        return sum(count * len(self.acting(*place)) for place, count in self._steps_of_lanes.items())
 
     def _tick(self, agent: Agent) -> int:
         """Advance an agent's own component; its index."""
@@ -184,8 +198,7 @@ class ClockWalk:
 
     def _converge(self, entry: Convergence) -> None:
         """Lanes that met again go on together: in time, but nothing is made visible."""
-        meeting = [agent for agent in self.agents_of_warp[entry.warp] if agent.lanes & entry.lanes]
-        self._meet(meeting)
+        self._meet(self.acting(entry.warp, entry.lanes))
 
     def _meet(self, agents: list[Agent]) -> None:
         if self.execution.lanes_in_order:
@@ -236,7 +249,7 @@ class ClockWalk:
     def _access(self, step: Step, agents: list[Agent]) -> None:
         event = step.event
         assert isinstance(event, ev.Access)
-        if _is_collective(step):
+        if is_collective(step):
             self._collective(step, agents)
             return
         for agent in agents:
@@ -244,7 +257,7 @@ class ClockWalk:
             asynchronous = event.completion is not ev.Completion.SYNCHRONOUS
             component, number = agent.component, index
             if asynchronous:
-                component, number = self.completions.place(step, agent, event)
+                component, number = self.completions.place(step, agent)
             if step.operation is not None:
                 issuers = self._issues.setdefault(step.operation.number, [])
                 if agent not in issuers:
@@ -292,7 +305,7 @@ class ClockWalk:
         asynchronous = isinstance(event, ev.Access) and event.completion is not ev.Completion.SYNCHRONOUS
         if asynchronous:
             assert isinstance(event, ev.Access)
-            component, number = self.completions.place(step, agent, event)
+            component, number = self.completions.place(step, agent)
         else:
             self._ticks[component] = number
             for each in agents:
@@ -317,8 +330,8 @@ class ClockWalk:
             return
         record = self.record(step.key, step.phase)
         record.contributors.append(step)
+        self._on_phase(step, agents, record, self)
         for agent in agents:
-            self._on_phase(step, agent, record, self)
             if event.source is ev.ArriveSource.TCGEN05_COMMIT:
                 self._commit_arrive(step, agent, record)
                 continue
@@ -375,7 +388,7 @@ class ClockWalk:
         agent = agents[0]
         issued = self._issue_clocks[operation.number]
         # A copy signals the phase that is current when it completes, which may be as early as its issue.
-        self._on_phase(self._payloads[operation.number][-1], replace(agent, clocks=issued), record, self)
+        self._on_phase(self._payloads[operation.number][-1], [replace(agent, clocks=issued)], record, self)
         clocks = self._carried(agent, issued)
         for issuer in agents:
             component = self.completions.component(("copy", issuer.component, entry.key))
@@ -403,15 +416,14 @@ class ClockWalk:
         if step.key is None:
             return
         record = self.record(step.key, step.phase)
-        for agent in agents:
-            self._on_phase(step, agent, record, self)
+        self._on_phase(step, agents, record, self)
         if step.phase < 0:
             return
         for agent in agents:
             for contribution in record.contributions:
                 self._observe(step, agent, contribution, event.semantics, event.scope)
-            for component, index in record.needs.items():
-                agent.clocks[TIME, component] = max(agent.clocks[TIME, component], index)
+            components, indices = record.needed
+            agent.clocks[TIME, components] = np.maximum(agent.clocks[TIME, components], indices)
 
     def _observe(
         self,
@@ -450,9 +462,10 @@ class ClockWalk:
             return
         record = self.record(step.key, step.phase)
         record.contributors.append(step)
+        self._on_phase(step, agents, record, self)
+        known = np.maximum.reduce([agent.clocks for agent in agents])
+        contribute(record, agents[0].cta, ev.Scope.CTA, known, step)
         for agent in agents:
-            self._on_phase(step, agent, record, self)
-            contribute(record, agent.cta, ev.Scope.CTA, agent.clocks.copy(), step)
             record.need(agent.component, self._ticks[agent.component])
 
     def _completion(self, entry: PhaseComplete) -> None:
@@ -489,7 +502,8 @@ class ClockWalk:
     def _fence(self, step: Step, agent: Agent) -> None:
         event = step.event
         assert isinstance(event, ev.Fence)
-        if event.proxy is ev.Proxy.ASYNC and event.space is not ev.StateSpace.GLOBAL:
+        in_shared = event.space is not ev.StateSpace.GLOBAL
+        if self.through_async_proxy and event.proxy is ev.Proxy.ASYNC and in_shared:
             self._proxy_fence(step, agent)
         if event.mbarrier_init or event.proxy is not None:
             return  # these forms order one kind of accesses only; nothing else is released by them
@@ -510,7 +524,7 @@ class ClockWalk:
             if event.sync_restrict is None:
                 join(agent, contribution.clocks)
                 continue
-            outside = [OUTER, OUTER_PROXIED, WEAKLY_OUTER_PROXIED]
+            outside = [OUTER, OUTER_PROXIED, WEAKLY_OUTER_PROXIED] if self.through_async_proxy else [OUTER]
             before = agent.clocks[outside]
             join(agent, contribution.clocks)
             agent.clocks[outside] = before
@@ -532,18 +546,14 @@ class ClockWalk:
     def _consume(self, entry: Consumption) -> None:
         """Registers of tensor-memory loads were used: the loads are done."""
         done = self.completions.loads(entry.warp, entry.loads)
-        for agent in self.agents_of_warp[entry.warp]:
-            if agent.lanes & entry.lanes:
-                _learn(agent, done)
+        for agent in self.acting(entry.warp, entry.lanes):
+            _learn(agent, done)
 
 
-# SASS instructions that the lanes of a warp execute as one; PTX says so by ``.aligned``.
-_COLLECTIVE_OPCODES = ("LDSM", "STSM", "LDTM", "STTM", "UTCATOMSWS")
-
-
-def _is_collective(step: Step) -> bool:
-    opcode = step.instruction.opcode
-    return ".aligned" in opcode or opcode.startswith(_COLLECTIVE_OPCODES)
+def _is_through_async_proxy(entry: object) -> bool:
+    return (
+        isinstance(entry, Step) and isinstance(entry.event, ev.Access) and entry.event.proxy is ev.Proxy.ASYNC
+    )
 
 
 def _fenced_rows(event: ev.Event) -> list[tuple[int, int, int]]:

@@ -6,7 +6,7 @@ commit group, or of its *n*-th mbarrier phase) having index *n*. Direction: forw
 mbarrier) are never done.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ptxaudit.analysis.order.knowledge import Agent
 from ptxaudit.analysis.order.trace import Step, WarpIdentity
@@ -14,6 +14,8 @@ from ptxaudit.ir import events as ev
 
 # A component and an index in it.
 Place = tuple[int, int]
+# What a component stands for: the kind of operation, whose, and what else they have in common.
+Key = tuple[Hashable, ...]
 _AWAITED = {
     ev.TensorAction.WAIT_LOAD: ev.AccessKind.READ,
     ev.TensorAction.WAIT_STORE: ev.AccessKind.WRITE,
@@ -25,7 +27,7 @@ class Completions:
 
     def __init__(self, warps: Sequence[WarpIdentity]) -> None:
         self._warps = warps
-        self._components: dict[Hashable, int] = {}
+        self._components: dict[Key, int] = {}
         # Operations issued, by component: those that are counted one by one.
         self._issued: dict[int, int] = {}
         self._open_groups: dict[tuple[int, ev.GroupKind], int] = {}
@@ -36,44 +38,99 @@ class Completions:
     def __len__(self) -> int:
         return len(self._components)
 
-    def component(self, key: Hashable) -> int:
-        """The entry of a component in every clock."""
-        return self._components.setdefault(key, len(self._components))
+    def foresee(self, keys: Iterable[Key]) -> None:
+        """Give components their entries; each has to have one before it is asked for."""
+        for key in keys:
+            self._components.setdefault(key, len(self._components))
 
-    def known(self, key: Hashable) -> int | None:
-        """The entry of a component, if anything has come up that it stands for."""
+    def component(self, key: Key) -> int:
+        """The entry of a component in every clock."""
+        return self._components[key]
+
+    def known(self, key: Key) -> int | None:
+        """The entry of a component, ``None`` where nothing in the execution needs it."""
         return self._components.get(key)
 
-    def place(self, step: Step, agent: Agent, event: ev.Access) -> Place:
+    def place(self, step: Step, agent: Agent) -> Place:
         """What stands for the completion of an asynchronous access that is issued now."""
-        operation = step.operation
-        match event.completion:
-            case ev.Completion.MBARRIER if operation is not None and operation.key is not None:
-                assert operation.phase is not None
-                return self.component(("copy", agent.component, operation.key)), operation.phase + 1
-            case ev.Completion.BULK_GROUP:
-                kind = "bulk read" if event.reads else "bulk"
-                return self.component((kind, agent.component)), self.open_group(agent, ev.GroupKind.BULK)
-            case ev.Completion.ASYNC_GROUP:
-                return self._issue(("cp.async", agent.component))
-            case ev.Completion.WGMMA_GROUP:
-                component = self.component(("wgmma", self._warpgroup(agent)))
-                return component, self.open_group(agent, ev.GroupKind.WGMMA)
-            case ev.Completion.TCGEN05_COMMIT:
-                return self._issue(("tcgen05", agent.component))
-            case ev.Completion.TCGEN05_WAIT:
-                place = self._issue(("tmem", agent.warp, step.instruction.index))
-                self._tensor_accesses.setdefault((agent.warp, event.kind), set()).add(place[0])
+        key = self._key(step, agent)
+        match key[0]:
+            case "copy":
+                assert step.operation is not None and step.operation.phase is not None
+                return self.component(key), step.operation.phase + 1
+            case "bulk read" | "bulk":
+                return self.component(key), self.open_group(agent, ev.GroupKind.BULK)
+            case "wgmma":
+                return self.component(key), self.open_group(agent, ev.GroupKind.WGMMA)
+            case "tmem":
+                assert isinstance(step.event, ev.Access)
+                place = self._issue(key)
+                self._tensor_accesses.setdefault((agent.warp, step.event.kind), set()).add(place[0])
                 return place
+            case "never":
+                return self.component(key), 1
             case _:
-                return self.component(("never", agent.component)), 1
+                return self._issue(key)
 
-    def _issue(self, key: Hashable) -> Place:
+    def keys(self, step: Step, agent: Agent) -> Iterable[Key]:
+        """The components that a step of an agent may ask for, but for the agent's own."""
+        event = step.event
+        match event:
+            case ev.Access():
+                return self._keys_of_access(step, event, agent)
+            case ev.TensorOperation():
+                return (("collective", agent.warp),)
+            case ev.MbarrierArrive(source=ev.ArriveSource.CP_ASYNC):
+                return ("cp.async", agent.component), ("arrival", agent.component, step.key)
+            case ev.MbarrierArrive(source=ev.ArriveSource.TCGEN05_COMMIT):
+                return ("tcgen05", agent.component), ("arrival", agent.component, step.key)
+            case ev.GroupCommit() | ev.GroupWait():
+                return self._keys_of_groups(event.kind, agent)
+            case _:
+                return ()
+
+    def _keys_of_access(self, step: Step, event: ev.Access, agent: Agent) -> Iterator[Key]:
+        if is_collective(step):
+            yield "collective", agent.warp
+        if event.completion is ev.Completion.BULK_GROUP:
+            yield from self._keys_of_groups(ev.GroupKind.BULK, agent)  # it may be asked what was read, too
+        elif event.completion is not ev.Completion.SYNCHRONOUS:
+            yield self._key(step, agent)
+
+    def _key(self, step: Step, agent: Agent) -> Key:
+        event = step.event
+        assert isinstance(event, ev.Access)
+        match event.completion:
+            case ev.Completion.MBARRIER if step.operation is not None and step.operation.key is not None:
+                return "copy", agent.component, step.operation.key
+            case ev.Completion.BULK_GROUP:
+                return "bulk read" if event.reads else "bulk", agent.component
+            case ev.Completion.ASYNC_GROUP:
+                return "cp.async", agent.component
+            case ev.Completion.WGMMA_GROUP:
+                return "wgmma", self._warpgroup(agent)
+            case ev.Completion.TCGEN05_COMMIT:
+                return "tcgen05", agent.component
+            case ev.Completion.TCGEN05_WAIT:
+                return "tmem", agent.warp, step.instruction.index
+            case _:
+                return "never", agent.component
+
+    def _keys_of_groups(self, kind: ev.GroupKind, agent: Agent) -> tuple[Key, ...]:
+        match kind:
+            case ev.GroupKind.CP_ASYNC:
+                return (("cp.async", agent.component),)
+            case ev.GroupKind.WGMMA:
+                return (("wgmma", self._warpgroup(agent)),)
+            case ev.GroupKind.BULK:
+                return ("bulk read", agent.component), ("bulk", agent.component)
+
+    def _issue(self, key: Key) -> Place:
         component = self.component(key)
         self._issued[component] = self._issued.get(component, 0) + 1
         return component, self._issued[component]
 
-    def _last(self, key: Hashable) -> Place:
+    def _last(self, key: Key) -> Place:
         component = self.component(key)
         return component, self._issued.get(component, 0)
 
@@ -94,14 +151,10 @@ class Completions:
         """What a wait for commit groups has seen done."""
         committed = self.open_group(agent, wait.kind) - 1
         done = committed + 1 if wait.depth is None else committed - wait.depth
-        match wait.kind:
-            case ev.GroupKind.CP_ASYNC:
-                return [self._awaited_copies(agent, wait.depth)]
-            case ev.GroupKind.WGMMA:
-                return [(self.component(("wgmma", self._warpgroup(agent))), done)]
-            case ev.GroupKind.BULK:
-                names = ("bulk read",) if wait.read_only else ("bulk read", "bulk")
-                return [(self.component((name, agent.component)), done) for name in names]
+        if wait.kind is ev.GroupKind.CP_ASYNC:
+            return [self._awaited_copies(agent, wait.depth)]
+        keys = self._keys_of_groups(wait.kind, agent)
+        return [(self.component(key), done) for key in (keys[:1] if wait.read_only else keys)]
 
     def copies(self, agent: Agent) -> Place:
         """The last cp.async that an agent has issued."""
@@ -136,4 +189,14 @@ class Completions:
     def loads(self, warp: int, instructions: Iterable[int]) -> list[Place]:
         """A warp's last tensor-memory loads by some instructions, of those that it has executed."""
         components = (self.known(("tmem", warp, instruction)) for instruction in instructions)
-        return [(component, self._issued[component]) for component in components if component is not None]
+        return [(known, self._issued.get(known, 0)) for known in components if known is not None]
+
+
+# SASS instructions that the lanes of a warp execute as one; PTX says so by ``.aligned``.
+_COLLECTIVE_OPCODES = ("LDSM", "STSM", "LDTM", "STTM", "UTCATOMSWS")
+
+
+def is_collective(step: Step) -> bool:
+    """Whether the lanes of a warp make an access together."""
+    opcode = step.instruction.opcode
+    return ".aligned" in opcode or opcode.startswith(_COLLECTIVE_OPCODES)

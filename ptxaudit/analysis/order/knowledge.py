@@ -24,6 +24,7 @@ class Contribution:
     """Arrivals at one phase that release alike: who, at which scope, what they knew.
 
     ``release_scope`` is ``None`` for relaxed arrivals without a fence (only ``time`` holds).
+    ``by_operations`` tells that asynchronous operations, and no thread, made them.
     """
 
     cta: int
@@ -31,6 +32,16 @@ class Contribution:
     clocks: Clocks
     steps: list[Step]
     generic_payload: bool = False
+    by_operations: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.by_operations = any(map(_is_of_operation, self.steps))
+
+    def add(self, step: Step) -> None:
+        """Add a step that contributes, too; once, however many of a warp's agents take part in it."""
+        if self.steps[-1] is not step:
+            self.steps.append(step)
+            self.by_operations = self.by_operations or _is_of_operation(step)
 
 
 @dataclass(slots=True)
@@ -70,7 +81,8 @@ class Moment:
 
     The access is ordered before another whose clock reaches ``index`` at ``component``; for an
     asynchronous access that is its completion, while ``issue_index`` is its issue by the agent. ``time``
-    is what the agent knew then to have happened.
+    is what the agent knew then to have happened, kept where wgmma reads shared memory, for
+    those reads and for writes.
     """
 
     step: Step
@@ -92,10 +104,21 @@ class PhaseRecord:
     contributions: list[Contribution] = field(default_factory=list)
     needs: dict[int, int] = field(default_factory=dict)
     contributors: list[Step] = field(default_factory=list)
+    _needed: "tuple[NDArray[np.intp], NDArray[np.int32]] | None" = None
 
     def need(self, component: int, index: int) -> None:
         """The phase cannot complete before step ``index`` of a component."""
         self.needs[component] = max(self.needs.get(component, 0), index)
+        self._needed = None
+
+    @property
+    def needed(self) -> "tuple[NDArray[np.intp], NDArray[np.int32]]":
+        """``needs`` as components and, for each, its index: a block has a thousand threads."""
+        if self._needed is None:
+            components = np.fromiter(self.needs.keys(), dtype=np.intp, count=len(self.needs))
+            indices = np.fromiter(self.needs.values(), dtype=np.int32, count=len(self.needs))
+            self._needed = components, indices
+        return self._needed
 
 
 def ordered(clocks: Clocks, kind: int, component: int, index: int) -> bool:
@@ -105,20 +128,19 @@ def ordered(clocks: Clocks, kind: int, component: int, index: int) -> bool:
 
 def phase_known(agent: Agent, record: PhaseRecord) -> bool:
     """Whether every contribution to a phase is known to have happened, so that it has completed."""
-    time = agent.clocks[TIME]
-    return all(time[component] >= index for component, index in record.needs.items())
+    components, indices = record.needed
+    return bool((agent.clocks[TIME, components] >= indices).all())
 
 
 def reaches(agent: Agent, contribution: Contribution, scope: ev.Scope | None) -> bool:
     """Whether an acquire at a scope takes in what a contribution released."""
     if contribution.cta == agent.cta or scope is None or scope >= ev.Scope.CLUSTER:
         return True
-    return not contribution.generic_payload and is_async_payload(contribution)
+    return not contribution.generic_payload and contribution.by_operations
 
 
-def is_async_payload(contribution: Contribution) -> bool:
-    """Whether asynchronous operations, and no thread, made a contribution."""
-    return any(step.operation is not None or is_commit(step.event) for step in contribution.steps)
+def _is_of_operation(step: Step) -> bool:
+    return step.operation is not None or is_commit(step.event)
 
 
 def is_commit(event: ev.Event) -> bool:
@@ -151,8 +173,8 @@ def contribute(record: PhaseRecord, cta: int, scope: ev.Scope | None, clocks: Cl
     """Add an arrival to a phase; arrivals that release alike are kept as one."""
     for contribution in record.contributions:
         alike = contribution.cta == cta and contribution.release_scope == scope
-        if alike and not is_async_payload(contribution):
+        if alike and not contribution.by_operations:
             np.maximum(contribution.clocks, clocks, out=contribution.clocks)
-            contribution.steps.append(step)
+            contribution.add(step)
             return
     record.contributions.append(Contribution(cta, scope, clocks, [step]))

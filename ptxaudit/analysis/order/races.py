@@ -6,15 +6,18 @@ the later one (see ``clocks``) reaches the earlier one, in causality order, thro
 use. What is missing otherwise is a :class:`Link`.
 
 Direction: forward, beside the walk of ``clocks``. Join: none; of the pairs of accesses by the same two
-instructions the first counts. Known limits: of the accesses of one component by one instruction to one
-place only the latest is kept; memory behind different pointers is taken to be different.
+instructions the first counts. An access that everything still to come is ordered after is forgotten, which
+changes nothing. Known limits: of the accesses of one component by one instruction to one place only the
+latest is kept; stores by one instruction are not compared with each other; memory behind different pointers
+is taken to be different.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +51,9 @@ from ptxaudit.stopwatch import STOPWATCH, Stage
 
 # A store by a thread of its own: where it begins and ends, and its block.
 _Store = tuple[int, int, int]
+_Memory = tuple[str, int]
+# A log is looked through for what may be forgotten when it is full; it has room for so many at least.
+_LEAST_ROOM = 256
 
 
 class Link(StrEnum):
@@ -98,29 +104,49 @@ class Alias:
     doubtful: bool = False
 
 
-@dataclass(slots=True)
+class _Columns(NamedTuple):
+    """What is asked of the accesses in a log, by slot: ``position`` is the index in the component."""
+
+    low: "NDArray[np.int64]"
+    high: "NDArray[np.int64]"
+    component: "NDArray[np.int64]"
+    position: "NDArray[np.int64]"
+    instruction: "NDArray[np.int64]"
+    reads: "NDArray[np.bool_]"
+    writes: "NDArray[np.bool_]"
+    generic: "NDArray[np.bool_]"
+
+    @classmethod
+    def of(cls, room: int) -> "_Columns":
+        """Columns of so many slots."""
+        return cls(*np.zeros((5, room), dtype=np.int64), *np.zeros((3, room), dtype=np.bool_))
+
+
 class _Log:
     """The latest access of each component, instruction and footprint to one memory."""
 
-    slots: dict[Hashable, int] = field(default_factory=dict)
-    moments: list[Moment] = field(default_factory=list)
-    low: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
-    high: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
-    writes: "NDArray[np.bool_]" = field(default_factory=lambda: np.zeros(256, dtype=np.bool_))
-    component: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
-    index: "NDArray[np.int64]" = field(default_factory=lambda: np.zeros(256, dtype=np.int64))
-    generic: "NDArray[np.bool_]" = field(default_factory=lambda: np.zeros(256, dtype=np.bool_))
+    def __init__(self, room: int) -> None:
+        self.moments: list[Moment] = []
+        self._slots: dict[Hashable, int] = {}
+        self._columns = _Columns.of(room)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.moments) == len(self._columns.low)
 
     def overlapping(self, low: int, high: int, writes: bool) -> "NDArray[np.intp]":
         count = len(self.moments)
-        hit = (self.low[:count] < high) & (self.high[:count] > low)
+        hit = (self._columns.low[:count] < high) & (self._columns.high[:count] > low)
         if not writes:
-            hit &= self.writes[:count]
-        return hit.nonzero()[0]
+            hit &= self._columns.writes[:count]
+        found: NDArray[np.intp] = hit.nonzero()[0]
+        return found
 
     def not_in(self, clock: "NDArray[np.int32]", slots: "NDArray[np.intp]") -> "NDArray[np.intp]":
         """Those of the slots whose accesses a clock does not know."""
-        unknown: NDArray[np.intp] = slots[clock[self.component[slots]] < self.index[slots]]
+        unknown: NDArray[np.intp] = slots[
+            clock[self._columns.component[slots]] < self._columns.position[slots]
+        ]
         return unknown
 
     def not_passed(
@@ -133,47 +159,75 @@ class _Log:
         """
         if not len(slots):
             return slots
-        component, index = self.component[slots], self.index[slots]
+        component, index = self._columns.component[slots], self._columns.position[slots]
         known = clocks[OUTER if outside else SHARED][component] >= index
         written = clocks[OUTER_PROXIED if outside else PROXIED][component] >= index
         read = clocks[WEAKLY_PROXIED][component] >= index if in_shared else np.True_
-        passed = ~self.generic[slots] | np.where(self.writes[slots], written, read)
+        passed = ~self._columns.generic[slots] | np.where(self._columns.writes[slots], written, read)
         left: NDArray[np.intp] = slots[~(known & passed)]
         return left
 
-    def add(self, key: Hashable, moment: Moment, low: int, high: int, writes: bool) -> None:
-        slot = self.slots.get(key)
+    def not_replicated(self, step: Step, slots: "NDArray[np.intp]") -> "NDArray[np.intp]":
+        """Those of the slots that are not stores by the instruction of a step that stores only.
+
+        Compilers let every warp that holds a copy of a value store it; which copy comes last is no matter.
+        """
+        if not len(slots) or _reads(step):
+            return slots
+        same = self._columns.instruction[slots] == step.instruction.index
+        left: NDArray[np.intp] = slots[~same | self._columns.reads[slots]]
+        return left
+
+    def add(self, key: Hashable, moment: Moment, low: int, high: int) -> None:
+        """Keep an access in the place of the earlier one with its key; there must be room."""
+        slot = self._slots.get(key)
         if slot is None:
-            slot = self.slots[key] = len(self.moments)
+            slot = self._slots[key] = len(self.moments)
             self.moments.append(moment)
-            if slot == len(self.low):
-                self.low, self.high = np.resize(self.low, 2 * slot), np.resize(self.high, 2 * slot)
-                self.writes = np.resize(self.writes, 2 * slot)
-                self.component = np.resize(self.component, 2 * slot)
-                self.index = np.resize(self.index, 2 * slot)
-                self.generic = np.resize(self.generic, 2 * slot)
         self.moments[slot] = moment
-        self.low[slot], self.high[slot], self.writes[slot] = low, high, writes
-        self.component[slot], self.index[slot] = moment.component, moment.index
-        self.generic[slot] = _proxy(moment.step) is ev.Proxy.GENERIC
+        columns, step = self._columns, moment.step
+        columns.low[slot], columns.high[slot] = low, high
+        columns.component[slot], columns.position[slot] = moment.component, moment.index
+        columns.instruction[slot] = step.instruction.index
+        columns.reads[slot], columns.writes[slot] = _reads(step), _writes(step)
+        columns.generic[slot] = _proxy(step) is ev.Proxy.GENERIC
+
+    def forget(self, kept: "NDArray[np.intp]") -> None:
+        """Keep some slots only, and make room for at least as many more."""
+        columns = _Columns.of(max(len(self._columns.low), 2 * len(kept)))
+        for new, old in zip(columns, self._columns, strict=True):
+            new[: len(kept)] = old[kept]
+        keys = list(self._slots)
+        self._slots = {keys[slot]: number for number, slot in enumerate(kept)}
+        self.moments = [self.moments[slot] for slot in kept]
+        self._columns = columns
 
 
 class RaceFinder:
-    """Finds the races and phase aliases of one execution; one of each kind per pair of instructions."""
+    """Finds the races and phase aliases of one execution; one of each kind per pair of instructions.
 
-    def __init__(self, execution: Execution, only_certain_flags: bool = False) -> None:
+    ``room`` is how many accesses a log takes before it is first looked for what may be forgotten.
+    """
+
+    def __init__(
+        self, execution: Execution, only_certain_flags: bool = False, room: int | None = None
+    ) -> None:
         self.execution = execution
         self.races: dict[Hashable, Race] = {}
         self.aliases: dict[Hashable, Alias] = {}
         self.unfenced: dict[Hashable, Race] = {}
         self.byte_conflicts: list[ByteConflict] = []
-        self._logs: dict[tuple[str, int], _Log] = {}
+        self._logs: dict[_Memory, _Log] = {}
         self._releases: dict[int, list[tuple[int, Step]]] = {}
         self._copies = _copy_bases(execution)
         self._awaited = _awaited(execution)
-        self._stored: dict[tuple[str, int], list[_Store]] | None = None
+        steps = [entry for entry in execution.entries if isinstance(entry, Step)]
+        self._wgmma_reads = any(map(_reads_for_wgmma, steps))
+        self._stored: dict[_Memory, list[_Store]] | None = None
         self.walk = ClockWalk(execution, self._access, self._phase, only_certain_flags)
         self.gaps = GapFinder(execution, self.walk)
+        self._room = room or max(_LEAST_ROOM, 2 * sum(map(len, self.walk.agents_of_warp)))
+        self._last_access = _last_accesses(steps, self.walk)
         self._byte_counts = ByteCounts(execution)
         self._tensor_fences = TensorFences(self.walk.agents_of_warp)
         self.walk.on_step = self._step
@@ -216,13 +270,14 @@ class RaceFinder:
 
     # Phases ------------------------------------------------------------------------------------------
 
-    def _phase(self, step: Step, agent: Agent, record: PhaseRecord, walk: ClockWalk) -> None:
+    def _phase(self, step: Step, agents: list[Agent], record: PhaseRecord, walk: ClockWalk) -> None:
         if isinstance(step.event, ev.MbarrierArrive | ev.CtaBarrier):
-            index = int(agent.clocks[TIME, agent.component])
-            self._releases.setdefault(agent.component, []).append((index, step))
+            for agent in agents:
+                index = int(agent.clocks[TIME, agent.component])
+                self._releases.setdefault(agent.component, []).append((index, step))
         if record.phase < 1 or not self._is_observed(record.key):
             return
-        before = walk.record(record.key, record.phase - 1)
+        agent, before = agents[0], walk.record(record.key, record.phase - 1)
         key = (step.instruction.index, record.key[0])
         if key in self.aliases or phase_known(agent, before) or _only_commits_of(agent, before):
             return
@@ -242,23 +297,17 @@ class RaceFinder:
     def _access(self, moment: Moment, walk: ClockWalk) -> None:
         moment.footprint = footprint = self._extent(moment)
         self._byte_counts.access(moment)
-        moment.time = moment.agent.clocks[TIME].copy()
         writes = _writes(moment.step)
+        if self._wgmma_reads and (writes or _reads_for_wgmma(moment.step)):
+            moment.time = moment.agent.clocks[TIME].copy()
         low, high = footprint.low, footprint.high
         log = self._logs.get(footprint.memory)
         if log is None:
-            log = self._logs[footprint.memory] = _Log()
-        outside = footprint.memory[0].startswith("global")
+            log = self._logs[footprint.memory] = _Log(self._room)
         slots = log.overlapping(low, high, writes)
-        proxy = _proxy(moment.step)
-        if footprint.memory[0] != "tmem" and proxy is ev.Proxy.GENERIC:
-            # Of what is visible to a generic access nothing more is asked: no fence of a proxy or of tcgen05.
-            slots = log.not_in(moment.agent.clocks[OUTER if outside else SHARED], slots)
-        elif footprint.memory[0] != "tmem" and proxy is ev.Proxy.ASYNC:
-            slots = log.not_passed(moment.agent.clocks, outside, footprint.memory[0] == "shared", slots)
-        for slot in slots:
-            earlier = log.moments[slot]
-            self._compare(earlier, moment, footprint)
+        slots = self._unordered(log, footprint.memory, moment.agent.clocks, _proxy(moment.step), slots)
+        for slot in log.not_replicated(moment.step, slots):
+            self._compare(log.moments[slot], moment, footprint)
         key = (
             moment.component,
             moment.step.instruction.index,
@@ -266,7 +315,41 @@ class RaceFinder:
             footprint.starts.tobytes(),
             footprint.size,
         )
-        log.add(key, moment, low, high, writes)
+        if log.is_full:
+            self._forget(log, footprint.memory, moment.step)
+        log.add(key, moment, low, high)
+
+    def _unordered(
+        self, log: _Log, memory: _Memory, clocks: Clocks, proxy: ev.Proxy, slots: "NDArray[np.intp]"
+    ) -> "NDArray[np.intp]":
+        """Those of the slots that an access through a proxy, with these clocks, has to be compared with."""
+        if memory[0] == "tmem":
+            return slots
+        outside = memory[0].startswith("global")
+        if proxy is ev.Proxy.GENERIC:
+            # Of what is visible to a generic access nothing more is asked: no fence of a proxy or of tcgen05.
+            return log.not_in(clocks[OUTER if outside else SHARED], slots)
+        if proxy is ev.Proxy.ASYNC:
+            return log.not_passed(clocks, outside, memory[0] == "shared", slots)
+        return slots
+
+    def _forget(self, log: _Log, memory: _Memory, now: Step) -> None:
+        """Make room in a full log: forget what all that is to come is ordered after.
+
+        That is what the least of the clocks says that the agents have now which have an access to come: but
+        for the row of time, which is not asked, clocks only grow.
+        """
+        agents = [
+            agent
+            for agents in self.walk.agents_of_warp
+            for agent in agents
+            if self._last_access.get(agent.component, -1) >= now.number
+        ]
+        least = agents[0].clocks.copy()
+        for agent in agents[1:]:
+            np.minimum(least, agent.clocks, out=least)
+        proxy = ev.Proxy.ASYNC if self.walk.through_async_proxy else ev.Proxy.GENERIC
+        log.forget(self._unordered(log, memory, least, proxy, np.arange(len(log.moments))))
 
     def _extent(self, moment: Moment) -> Footprint:
         """The footprint of an access; a tensor store reads on to the end of what was written there.
@@ -283,7 +366,7 @@ class RaceFinder:
         size = _written_from(self._stores(footprint.memory), start, stop) - start
         return Footprint(footprint.memory, footprint.starts, size, None, False)
 
-    def _stores(self, memory: tuple[str, int]) -> list[_Store]:
+    def _stores(self, memory: _Memory) -> list[_Store]:
         """The stores to a memory, in the order of their places."""
         if self._stored is None:
             self._stored = _stores_of(self.execution)
@@ -301,7 +384,7 @@ class RaceFinder:
             return
         if _allocates_or_frees(earlier, later):
             return
-        if _in_pipeline(earlier, later) or _replicated_store(first, second):
+        if _in_pipeline(earlier, later):
             return
         link = missing_link(earlier, later)
         if link is None:
@@ -398,9 +481,23 @@ class RaceFinder:
         return max(candidates, key=lambda step: step.number, default=None)
 
 
-def _copy_bases(execution: Execution) -> dict[tuple[str, int], set[int]]:
+def _last_accesses(steps: Iterable[Step], walk: ClockWalk) -> dict[int, int]:
+    """The number of the last step with a footprint that each agent makes, by its component."""
+    last: dict[tuple[int, int], int] = {}
+    for step in steps:  # those of a weakened execution need not be in the order of their numbers
+        if step.footprint is not None:
+            place = step.warp, step.lanes
+            last[place] = max(step.number, last.get(place, -1))
+    found: dict[int, int] = {}
+    for place, number in last.items():
+        for agent in walk.acting(*place):
+            found[agent.component] = max(number, found.get(agent.component, -1))
+    return found
+
+
+def _copy_bases(execution: Execution) -> dict[_Memory, set[int]]:
     """Where the bulk copies of an execution start, by memory."""
-    bases: dict[tuple[str, int], set[int]] = defaultdict(set)
+    bases: dict[_Memory, set[int]] = defaultdict(set)
     bulk = (ev.Completion.BULK_GROUP, ev.Completion.MBARRIER)
     for entry in execution.entries:
         if not isinstance(entry, Step) or not isinstance(entry.event, ev.Access) or entry.footprint is None:
@@ -410,9 +507,9 @@ def _copy_bases(execution: Execution) -> dict[tuple[str, int], set[int]]:
     return bases
 
 
-def _stores_of(execution: Execution) -> dict[tuple[str, int], list[_Store]]:
+def _stores_of(execution: Execution) -> dict[_Memory, list[_Store]]:
     """What threads themselves store, by memory."""
-    stores: dict[tuple[str, int], set[_Store]] = defaultdict(set)
+    stores: dict[_Memory, set[_Store]] = defaultdict(set)
     for entry in execution.entries:
         if not isinstance(entry, Step) or entry.footprint is None or not isinstance(entry.event, ev.Access):
             continue
@@ -559,14 +656,6 @@ def _program_place(step: Step) -> tuple[int, int]:
 def _both_plain(earlier: Moment, later: Moment) -> bool:
     """Neither access is asynchronous: which of the two comes later is then a matter of program order."""
     return not earlier.asynchronous and not later.asynchronous
-
-
-def _replicated_store(first: Step, second: Step) -> bool:
-    """Whether two warps store to one place by the same instruction.
-
-    Compilers let every warp that holds a copy of a value store it; which copy comes last is no matter.
-    """
-    return first.instruction is second.instruction and not _reads(first) and not _reads(second)
 
 
 def _allocates_or_frees(earlier: Moment, later: Moment) -> bool:

@@ -38,9 +38,9 @@ Weakening = Callable[[Execution], Execution]
 """Makes of an execution the same one with less synchronisation."""
 
 _Unit = TypeVar("_Unit")
-# What may be walked for the answers of one rule: some entries whatever the exploration took, else a multiple
-# of what it walked. One time of these is the last look at every execution.
-_LEAST_ENTRIES = 10_000
+# What may be walked for the answers of one rule: some steps of agents whatever the exploration took, else a
+# multiple of what it walked. One time of these is the last look at every execution.
+_LEAST_STEPS = 20_000
 _SHARE = 1.0
 
 
@@ -59,10 +59,9 @@ def dispensable(
 
     ``weaken`` makes the weakening for some of them. They are found by halves in one execution after the
     other, the shortest first: a kernel that is ordered without some is so without fewer. Where that takes
-    more than its share of the exploration, counted in entries and not in time, nothing is said of the rest.
+    more than its share of the exploration, counted in steps and not in time, nothing is said of the rest.
     """
-    walked = sum(len(execution.entries) for execution in report.executions)
-    search = _Search(report, weaken, max(_LEAST_ENTRIES, int(walked * _SHARE)))
+    search = _Search(report, weaken, max(_LEAST_STEPS, int(report.walked * _SHARE)))
     left = list(units)
     try:
         for execution in sorted(report.executions, key=lambda one: len(one.entries)):
@@ -78,7 +77,7 @@ class _Search(Generic[_Unit]):
     ) -> None:
         self._report = report
         self._weaken = weaken
-        self._entries_left = allowance
+        self._steps_left = allowance
 
     def ordered_without(self, execution: Execution, gone: list[_Unit], units: list[_Unit]) -> list[_Unit]:
         """Those of the units that can go in an execution, together, besides those that are gone."""
@@ -91,32 +90,33 @@ class _Search(Generic[_Unit]):
         return first + self.ordered_without(execution, [*gone, *first], units[half:])
 
     def _is_ordered(self, execution: Execution, units: list[_Unit]) -> bool:
-        if self._entries_left <= 0:
+        if self._steps_left <= 0:
             raise _Exhausted
+        finder = _finder(self._report, self._weaken(units)(execution))
         try:
-            finder = _walk(self._report, self._weaken(units)(execution))
+            finder.run()
         except _NewlyShown as shown:
-            self._entries_left -= shown.entries
+            self._steps_left -= finder.walk.work * shown.number // len(execution.entries)
             return False
-        self._entries_left -= len(execution.entries)
+        self._steps_left -= finder.walk.work
         return _is_known(self._report, finder)
 
 
 def shows_nothing_new(report: OrderReport, execution: Execution) -> bool:
     """Whether an execution shows nothing that the report does not hold."""
     try:
-        return _is_known(report, _walk(report, execution))
+        return _is_known(report, _finder(report, execution).run())
     except _NewlyShown:
         return False
 
 
-def _walk(report: OrderReport, execution: Execution) -> RaceFinder:
-    """Walk an execution; raises :class:`_NewlyShown` at the first race or alias."""
+def _finder(report: OrderReport, execution: Execution) -> RaceFinder:
+    """A walk of an execution that raises :class:`_NewlyShown` at the first race or alias."""
     finder = RaceFinder(execution, only_certain_flags=True)
     finder.races = _NoRaces()
     finder.aliases = _NoAliases()
     finder.unfenced = _OnlyKnown({_pair(race) for race in report.unfenced})
-    return finder.run()
+    return finder
 
 
 def _is_known(report: OrderReport, finder: RaceFinder) -> bool:
@@ -149,11 +149,11 @@ def races_of_weakened(execution: Execution) -> list[Race]:
 
 
 class _NewlyShown(Exception):
-    """A walk shows what the kernel itself does not; ``entries`` is how far it had come."""
+    """A walk shows what the kernel itself does not, at the step of this ``number``."""
 
-    def __init__(self, entries: int) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__()
-        self.entries = entries
+        self.number = number
 
 
 class _NoRaces(dict[Hashable, Race]):

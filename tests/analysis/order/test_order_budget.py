@@ -13,8 +13,19 @@ CONDITION = """
 SKIP{n}:
     bar.sync 1, 64;
 """
+# Operations that are no steps of the search for races.
+ARITHMETIC = (
+    "    mov.u32 %r3, 0;\n" + "    add.u32 %r3, %r3, 4;\n" * 20 + "    st.shared.u32 [data+%r3], 1;\n"
+)
 CONDITIONS = "".join(CONDITION.format(n=n, p=n - 7, offset=4 * n) for n in range(10, 14))
 ENDLESS = "ROUND:\n    @%p0 ld.shared.u32 %r3, [data];\n    bar.sync 1, 64;\n    bra ROUND;"
+
+
+# Lanes of which each executes something alone are apart in the clocks from then on.
+APART = "    mov.u32 %r4, %laneid;\n" + "".join(
+    f"    setp.eq.u32 %p1, %r4, {lane};\n    @%p1 st.shared.u32 [data+{4 * lane}], 1;\n" for lane in range(31)
+)
+ROUNDS = "    st.shared.u32 [data+256], 1;\n    bar.sync 0;\n" * 12
 
 
 def spent(report: OrderReport) -> int:
@@ -22,13 +33,24 @@ def spent(report: OrderReport) -> int:
 
 
 def test_all_executions_together_are_bounded() -> None:
-    enough = explore(analysis(CONDITIONS), Limits())
+    busy = f"{ARITHMETIC}{CONDITIONS}"
+    enough = explore(analysis(busy), Limits())
     assert enough.reason is None
     half = spent(enough) // 2
-    stopped = explore(analysis(CONDITIONS), Limits(in_all=half))
+    stopped = explore(analysis(busy), Limits(in_all=half))
     assert stopped.reason == f"executing the kernel was stopped after {half} operations in all"
     assert 1 < len(stopped.executions) < len(enough.executions)
     assert half <= spent(stopped) < spent(enough)
+
+
+def test_lanes_that_are_apart_count_each() -> None:
+    together, apart = (explore(analysis(f"{first}{ROUNDS}", 64), Limits()) for first in ("", APART))
+    assert together.reason is apart.reason is None
+    assert apart.walked > 20 * together.walked
+    stopped = explore(analysis(f"{APART}{ROUNDS}", 64), Limits(in_all=apart.walked))
+    few = apart.walked // 2
+    assert stopped.reason == f"the search for races would have taken more than {few} steps in all"
+    assert stopped.walked <= few
 
 
 def test_what_a_kernel_may_take_grows_with_its_code() -> None:

@@ -1,21 +1,26 @@
 """What was made faster gives the same as the plain way of doing it."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptxaudit.analysis.context import FunctionAnalysis
 from ptxaudit.analysis.order.address import RANK_SHIFT, split
 from ptxaudit.analysis.order.byte_counts import _UNBOUNDED, _Latest
+from ptxaudit.analysis.order.explore import Limits, explore
 from ptxaudit.analysis.order.knowledge import KINDS, Agent, Moment
 from ptxaudit.analysis.order.memory import SharedContents
 from ptxaudit.analysis.order.races import RaceFinder, _Log, missing_link
 from ptxaudit.analysis.order.trace import Execution, Footprint, Step, WarpIdentity
+from ptxaudit.frontends.ptx import load_ptx
 from ptxaudit.ir import events as ev
 from ptxaudit.ir.instruction import Instruction
 from ptxaudit.ir.operands import Symbol
-from ptxaudit.source import Location, LocationKind
+from ptxaudit.source import Location, LocationKind, SourceText
 
 _PLACES = st.builds(
     lambda rank, offset: rank << RANK_SHIFT | offset,
@@ -114,7 +119,7 @@ _ACCESSES = st.tuples(
 def test_what_is_passed_over_has_nothing_to_show(
     accesses: list[tuple[Any, ...]], clocks: list[list[int]], memory: tuple[str, int]
 ) -> None:
-    log = _Log()
+    log = _Log(16)
     footprint = Footprint(memory, np.array([0], dtype=np.int64), 16)
     agent = Agent(0, 1, 0, 0, np.array(clocks, dtype=np.int32))
 
@@ -123,7 +128,7 @@ def test_what_is_passed_over_has_nothing_to_show(
         return Moment(step(number, event), component, index, agent, index, False, footprint)
 
     for number, (proxy, kind, component, index) in enumerate(accesses):
-        log.add(number, moment(number, proxy, kind, component, index), 0, 16, kind is ev.AccessKind.WRITE)
+        log.add(number, moment(number, proxy, kind, component, index), 0, 16)
     later = moment(99, ev.Proxy.ASYNC, ev.AccessKind.WRITE, 0, 9)
     outside = memory[0] != "shared"
     slots = log.overlapping(0, 16, True)
@@ -136,3 +141,64 @@ def test_what_is_passed_over_has_nothing_to_show(
         assert slot in left or silent
     agent.clocks[:] = 9
     assert not len(log.not_passed(agent.clocks, outside, not outside, slots))
+
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+# Copies that come back to their buffers, with generic accesses that a proxy fence is missing behind.
+FOLDERS = (
+    "shared-memory-race",
+    "async-read-of-generic-write",
+    "async-write-over-generic-read",
+    "wgmma-stage-released-early",
+    "mbarrier-phase-alias",
+)
+KERNELS = [path for folder in FOLDERS for path in sorted((FIXTURES / "correctness" / folder).glob("*.ptx"))]
+
+
+def executions(path: Path) -> list[Execution]:
+    module = load_ptx(SourceText(path.name, path.read_text()))
+    reports = [explore(FunctionAnalysis(one, module), Limits()) for one in module.functions]
+    return [execution for report in reports for execution in report.executions]
+
+
+def shown(finder: RaceFinder) -> list[dict[Any, Any]]:
+    """All that a walk shows, the two steps of a race by their numbers."""
+    races = [
+        {
+            key: (race.first.step.number, race.second.step.number, race.link, race.certain, race.release)
+            for key, race in kind.items()
+        }
+        for kind in (finder.races, finder.unfenced)
+    ]
+    aliases = {key: (alias.step.number, alias.missing) for key, alias in finder.aliases.items()}
+    return [*races, aliases, dict.fromkeys(finder.gaps.gaps)]
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_is_forgotten_makes_no_difference(path: Path) -> None:
+    found = executions(path)
+    assert found
+    for execution in found:
+        assert shown(RaceFinder(execution, room=1).run()) == shown(RaceFinder(execution, room=1 << 12).run())
+
+
+def test_accesses_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+    forget = _Log.forget
+
+    def counted(log: _Log, slots: Any) -> None:
+        kept.append(len(log.moments) - len(slots))
+        forget(log, slots)
+
+    monkeypatch.setattr(_Log, "forget", counted)
+    for path in KERNELS:
+        for execution in executions(path):
+            RaceFinder(execution, room=1).run()
+    assert sum(kept) > 100
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_rows_that_nothing_asks_for_make_no_difference(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fewer = [shown(RaceFinder(execution).run()) for execution in executions(path)]
+    monkeypatch.setattr("ptxaudit.analysis.order.clocks._is_through_async_proxy", lambda entry: True)
+    assert [shown(RaceFinder(execution).run()) for execution in executions(path)] == fewer
