@@ -5,8 +5,11 @@ So the answer is the same on every machine, however fast it is and whatever else
 
 from dataclasses import dataclass
 
+from ptxaudit.analysis.order.clocks import ClockWalk
 from ptxaudit.analysis.order.machine import Machine
 from ptxaudit.analysis.order.trace import Execution
+
+_MOST_CLOCK_BYTES = 256 << 20
 
 
 @dataclass(slots=True)
@@ -21,12 +24,12 @@ class Budget:
     steps: int
     spent: int = 0
     walked: int = 0
-    _refused: bool = False
+    _refused: str | None = None
 
     @property
     def is_used_up(self) -> bool:
         """Whether no further execution may begin."""
-        return self._refused or self.spent >= self.total
+        return self._refused is not None or self.spent >= self.total
 
     def run(self, machine: Machine) -> Execution:
         """The execution of a machine that has yet to run."""
@@ -34,14 +37,17 @@ class Budget:
         self.spent += execution.operations
         return execution
 
-    def grants(self, steps: int) -> bool:
-        """Grant so many steps of a walk, which then count, or refuse them and all that would come later."""
-        self._refused = self._refused or self.walked + steps > self.steps
-        if not self._refused:
-            self.walked += steps
-        return not self._refused
+    def grants(self, walk: ClockWalk) -> bool:
+        """Grant a walk, whose steps then count, or refuse it and all that would come later."""
+        if self._refused is None and self.walked + walk.work > self.steps:
+            self._refused = f"the search for races would have taken more than {self.steps} steps in all"
+        if self._refused is None and walk.clock_bytes > _MOST_CLOCK_BYTES:
+            self._refused = "the search for races would have taken more than 256 MB for clocks"
+        if self._refused is None:
+            self.walked += walk.work
+        return self._refused is None
 
     def __str__(self) -> str:
-        if self._refused:
-            return f"the search for races would have taken more than {self.steps} steps in all"
+        if self._refused is not None:
+            return self._refused
         return f"executing the kernel was stopped after {self.total} operations in all"

@@ -65,6 +65,9 @@ from ptxaudit.analysis.order.trace import (
 )
 from ptxaudit.ir import events as ev
 
+# Numbers in one clock with which joining two takes as long as the rest of a step.
+_LARGE_CLOCK = 32_768
+
 AccessVisitor = Callable[[Moment, "ClockWalk"], None]
 PhaseVisitor = Callable[[Step, list[Agent], "PhaseRecord", "ClockWalk"], None]
 StepVisitor = Callable[[Step, list[Agent]], None]
@@ -97,7 +100,6 @@ class ClockWalk:
         self._acting: dict[tuple[int, int], list[Agent]] = {}
         self.through_async_proxy = any(map(_is_through_async_proxy, execution.entries))
         self._foresee()
-        self._make_room()
         self.phases: dict[tuple[BarrierKey, int], PhaseRecord] = {}
         self._ticks: dict[int, int] = {}
         self._issues: dict[int, list[Agent]] = {}
@@ -115,9 +117,9 @@ class ClockWalk:
 
     def _partition(self) -> list[list[Agent]]:
         """Split each warp into the groups of lanes that no mask of a step divides."""
-        masks: list[list[int]] = [[] for _ in self.execution.warps]
+        masks: list[set[int]] = [set() for _ in self.execution.warps]
         for number, lanes in self._steps_of_lanes:
-            masks[number].append(lanes)
+            masks[number].add(lanes)
         agents: list[list[Agent]] = []
         empty: Clocks = np.zeros((0, 0), dtype=np.int32)
         for number, warp in enumerate(self.execution.warps):
@@ -161,6 +163,7 @@ class ClockWalk:
 
     def run(self) -> None:
         """Walk all entries."""
+        self._make_room()
         for entry in self.execution.entries:
             if isinstance(entry, Step):
                 self._step(entry)
@@ -186,8 +189,22 @@ class ClockWalk:
 
     @property
     def work(self) -> int:
-        """How many steps of agents there are to be walked: what lanes do apart counts for each."""
-        return sum(count * len(self.acting(*place)) for place, count in self._steps_of_lanes.items())
+        """How many steps of agents there are to be walked: what lanes do apart counts for each.
+
+        What a poll may observe counts as a step, and each of them more than once where clocks are large.
+        """
+        steps = sum(count * len(self.acting(*place)) for place, count in self._steps_of_lanes.items())
+        steps += self._flags.most_observations(lambda step: len(self._agents(step)))
+        return steps * (1 + self._clock_size // _LARGE_CLOCK)
+
+    @property
+    def clock_bytes(self) -> int:
+        """What the clocks of all agents take, in bytes."""
+        return sum(map(len, self.agents_of_warp)) * self._clock_size * np.dtype(np.int32).itemsize
+
+    @property
+    def _clock_size(self) -> int:
+        return (KINDS if self.through_async_proxy else PROXIED) * len(self.completions)
 
     def _tick(self, agent: Agent) -> int:
         """Advance an agent's own component; its index."""

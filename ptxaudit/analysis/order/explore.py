@@ -390,7 +390,7 @@ def _look_at(
     if execution.stuck:
         _note_deadlock(report, execution)
     finder = RaceFinder(execution)
-    if not budget.grants(finder.walk.work):
+    if not budget.grants(finder.walk):
         return
     finder.run()
     _merge(report.aliases, finder.aliases.values(), doubtful, _barrier_met)
@@ -423,7 +423,7 @@ def _merge(
 def _resting_on_flags(execution: Execution, finder: RaceFinder, budget: Budget) -> list[Step]:
     """The poll of a flag that several threads write, if what is ordered rests on whose write it observes."""
     poll = finder.walk.uncertain_flag
-    if not budget.grants(finder.walk.work):
+    if not budget.grants(finder.walk):
         return []
     certain = RaceFinder(execution, only_certain_flags=True).run()
     more = certain.races.keys() - finder.races.keys() or certain.aliases.keys() - finder.aliases.keys()

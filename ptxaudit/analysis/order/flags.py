@@ -7,6 +7,8 @@ the kernel writes the place: that the value was there from the start is taken no
 lock taken by compare-and-swap is no polling loop; what the flag's value must be is not looked at.
 """
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxaudit.analysis.order.knowledge import Contribution
@@ -80,11 +82,20 @@ class FlagWrites:
         for step in steps:
             if step.instruction.index in execution.polls and step.footprint is not None:
                 self.contributions.setdefault(place_of(step.footprint), [])
-        for step in steps:
-            place = self.place_of(step)
-            if place is not None and isinstance(step.event, ev.Access) and step.event.writes:
+        self._accesses = [(place, step) for step in steps if (place := self.place_of(step)) is not None]
+        for place, step in self._accesses:
+            if isinstance(step.event, ev.Access) and step.event.writes:
                 written = (step.warp, step.instruction.index, step.visit)
                 self._writers.setdefault(place, set()).add(written)
+
+    def most_observations(self, agents: Callable[[Step], int]) -> int:
+        """How many writes all polls together may observe at most, given the number of agents of a step."""
+        polls, writes = Counter[Place](), Counter[Place]()
+        for place, step in self._accesses:
+            assert isinstance(step.event, ev.Access)
+            counter = writes if step.event.writes else polls
+            counter[place] += agents(step)
+        return sum(count * writes[place] for place, count in polls.items())
 
     def place_of(self, step: Step) -> Place | None:
         """The polled place that a strong access touches."""

@@ -50,7 +50,17 @@ from ptxaudit.ir.operands import (
     Symbol,
     Vector,
 )
-from ptxaudit.ir.values import LANE_INDEX, LANES, Affine, Domain, Flags, Truth, Value, identical
+from ptxaudit.ir.values import (
+    LANE_INDEX,
+    LANES,
+    Affine,
+    Comparison,
+    Domain,
+    Flags,
+    Truth,
+    Value,
+    identical,
+)
 from ptxaudit.isa.evaluation import Evaluation, LaneState
 from ptxaudit.isa.sass.encodings import INSTRUCTION_BYTES, is_issued_once
 from ptxaudit.isa.sass.registers import is_uniform, register_range
@@ -493,8 +503,11 @@ class Machine:
             guard = self.register(fragment, instruction.guard.register, truth=True)  # type: ignore[assignment]
             if instruction.guard.negated:
                 guard = self.domain.negate(guard)
-            if operation.settles is not None and not isinstance(guard, bool | np.ndarray):
-                guard, may = self._settle_guard(fragment, guard, operation, operation.settles)
+            if operation.events and not isinstance(guard, bool | np.ndarray):
+                guard, may = self._settle_guard(fragment, guard, operation)
+            elif operation.settles is not None and isinstance(guard, Comparison):
+                known = self.decisions.resolve(guard, lambda: self._goes_on(fragment), operation.settles)
+                guard = guard if known is None else known
             if isinstance(guard, bool):
                 if not guard:
                     return True
@@ -536,20 +549,17 @@ class Machine:
     def _consume(self, fragment: Fragment, active: Flags, operation: Operation) -> None:
         self.execution.entries.append(Consumption(fragment.warp, lane_bits(active), operation.consumes))
 
-    def _settle_guard(
-        self, fragment: Fragment, guard: Truth, operation: Operation, site: int
-    ) -> tuple[Truth, bool]:
-        """An unknown guard of an event, here or further on: decided where lanes agree, else *may*.
+    def _settle_guard(self, fragment: Fragment, guard: Truth, operation: Operation) -> tuple[Truth, bool]:
+        """An unknown guard of an instruction with effects: decided where lanes agree, else *may*.
 
         It is taken to hold while the loop around it is to go on: guards of software-pipelined loops say
         whether there is another iteration. Whether lanes leave the kernel is decided as a branch would be,
         and they stay as long: what follows is what matters.
         """
+        site = operation.instruction.index
         if any(map(leaves, operation.events)):
             return self._by_lanes(fragment, guard, lambda: not self._goes_on(fragment), site), False
         known = self.decisions.resolve(guard, lambda: self._goes_on(fragment), site)
-        if known is None and not operation.events:
-            return guard, False
         return (True, True) if known is None else (known, False)
 
     def _goes_on(self, fragment: Fragment) -> bool:

@@ -57,7 +57,7 @@ class Operation:
     ``loads`` are the registers that a read of memory fills, ``value_needed`` tells whether anything in
     the slice may read them. ``parameter`` marks a load from kernel parameters or constants,
     ``floating`` an instruction whose results are numbers that nothing is known of. ``settles`` is the
-    instruction with the event whose guard this one has: itself, or one that follows in the block.
+    instruction that follows in the block with an event under the same guard.
     ``consumes`` are the tensor-memory loads whose registers the instruction reads. ``results`` are those of
     the evaluation for plain numbers: they are the same in every warp, round and execution.
     """
@@ -149,7 +149,8 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
             for index in range(block.start, block.end)
             if index in kept and (index != branch or index in uses)
         ]
-        _mark_settling(operations, seeds)
+        if not any(block.id in loop.blocks for loop in graph.loops):
+            _mark_settling(operations, seeds)
         blocks.append(BlockProgram(operations, leaving))
     return Program(analysis, blocks, joins, kept, _weights(blocks))
 
@@ -401,6 +402,8 @@ def _mark_settling(operations: Sequence[Operation], seeds: Container[int]) -> No
 
     So it is settled before anything rests on it. What a register holds under an undecided guard is one of two
     values; what is computed from it then stays unknown, also once the guard of the event has been decided.
+    Only for blocks outside of loops: of the decisions of one place the first alone is turned, and what is
+    unknown must not become known where the others matter.
     """
     following: dict[tuple[str, bool], int] = {}
     for operation in reversed(operations):
@@ -412,7 +415,8 @@ def _mark_settling(operations: Sequence[Operation], seeds: Container[int]) -> No
         guard = instruction.guard.register.name, instruction.guard.negated
         if instruction.index in seeds and not any(map(leaves, operation.events)):
             following[guard] = instruction.index
-        operation.settles = instruction.index if operation.events else following.get(guard)
+        if not operation.events:
+            operation.settles = following.get(guard)
 
 
 def leaves(event: ev.Event) -> bool:

@@ -13,7 +13,7 @@ is taken to be different.
 """
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ptxaudit.analysis.order.byte_counts import ByteConflict, ByteCounts
 from ptxaudit.analysis.order.clocks import ClockWalk
+from ptxaudit.analysis.order.completion import is_collective
 from ptxaudit.analysis.order.flags import is_strong
 from ptxaudit.analysis.order.footprints import LEAST_COPY
 from ptxaudit.analysis.order.gaps import GapFinder
@@ -178,6 +179,13 @@ class _Log:
         left: NDArray[np.intp] = slots[~same | self._columns.reads[slots]]
         return left
 
+    def not_by(self, instructions: Collection[int], slots: "NDArray[np.intp]") -> "NDArray[np.intp]":
+        """Those of the slots that are not accesses by some instructions."""
+        if not len(slots) or not instructions:
+            return slots
+        left: NDArray[np.intp] = slots[~np.isin(self._columns.instruction[slots], list(instructions))]
+        return left
+
     def add(self, key: Hashable, moment: Moment, low: int, high: int) -> None:
         """Keep an access in the place of the earlier one with its key; there must be room."""
         slot = self._slots.get(key)
@@ -218,6 +226,8 @@ class RaceFinder:
         self.unfenced: dict[Hashable, Race] = {}
         self.byte_conflicts: list[ByteConflict] = []
         self._logs: dict[_Memory, _Log] = {}
+        # By the later instruction, the earlier ones of pairs whose race stands whatever else shows.
+        self._settled: dict[int, set[int]] = defaultdict(set)
         self._releases: dict[int, list[tuple[int, Step]]] = {}
         self._copies = _copy_bases(execution)
         self._awaited = _awaited(execution)
@@ -261,8 +271,11 @@ class RaceFinder:
         That it does so only after the barrier is how compilers place a fence by all threads; the issuing
         thread's own fence then follows the barrier, which the ISA does not rule out (8.6).
         """
-        fences = self.walk.proxy_fences.get(race.first.agent.component, [])
-        return any(index > race.first.issue_index for index, _ in fences)
+        first = race.first
+        together = is_collective(first.step)
+        writers = self.walk.acting(first.step.warp, first.step.lanes) if together else [first.agent]
+        fences = (self.walk.proxy_fences.get(writer.component, ()) for writer in writers)
+        return all(any(fence.number > first.step.number for _, fence in found) for found in fences)
 
     def _step(self, step: Step, agents: list[Agent]) -> None:
         self.gaps.step(step, agents)
@@ -306,7 +319,8 @@ class RaceFinder:
             log = self._logs[footprint.memory] = _Log(self._room)
         slots = log.overlapping(low, high, writes)
         slots = self._unordered(log, footprint.memory, moment.agent.clocks, _proxy(moment.step), slots)
-        for slot in log.not_replicated(moment.step, slots):
+        slots = log.not_replicated(moment.step, slots)
+        for slot in log.not_by(self._settled[moment.step.instruction.index], slots):
             self._compare(log.moments[slot], moment, footprint)
         key = (
             moment.component,
@@ -378,8 +392,10 @@ class RaceFinder:
             first, second = second, first
         key = (first.instruction.index, second.instruction.index)
         alike = earlier.component == later.component and not _unordered_copies(earlier, later)
-        same = first is second or alike
         known = self.races.get(key)
+        if _is_between_warps(known) and not _both_plain(earlier, later):
+            self._settled[second.instruction.index].add(first.instruction.index)
+        same = first is second or alike
         if same or _settles(known, earlier, later) or _morally_strong(earlier, later):
             return
         if _allocates_or_frees(earlier, later):
@@ -644,9 +660,11 @@ def _unordered_copies(earlier: Moment, later: Moment) -> bool:
 
 def _settles(known: Race | None, earlier: Moment, later: Moment) -> bool:
     """Whether the race of a pair of instructions stands: one within a warp gives way to one of two warps."""
-    if known is None:
-        return False
-    return known.first.agent.warp != known.second.agent.warp or earlier.agent.warp == later.agent.warp
+    return _is_between_warps(known) or (known is not None and earlier.agent.warp == later.agent.warp)
+
+
+def _is_between_warps(known: Race | None) -> bool:
+    return known is not None and known.first.agent.warp != known.second.agent.warp
 
 
 def _program_place(step: Step) -> tuple[int, int]:
