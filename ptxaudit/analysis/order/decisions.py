@@ -36,7 +36,7 @@ class Decision:
 
     ``input`` is the one input of the kernel that it is about, if it is about one alone; within that input's
     range some launch certainly makes it go this way. ``on_data`` tells that it is about the kernel's data
-    alone.
+    alone. ``part`` tells the conditions apart that are combined at one site.
     """
 
     key: Hashable
@@ -45,6 +45,7 @@ class Decision:
     site: int
     input: Hashable | None
     on_data: bool
+    part: int = 0
 
     @property
     def possible(self) -> bool:
@@ -105,10 +106,11 @@ class Decisions:
         number = self.pinned(source)
         return None if number is None else compute(number)
 
-    def decide(self, truth: Truth, preferred: Callable[[], bool], site: int) -> bool | None:
+    def decide(self, truth: Truth, preferred: Callable[[], bool], site: int, part: int = 0) -> bool | None:
         """The outcome of a truth; ``None`` when known lanes differ (the caller has to split them).
 
-        ``preferred`` gives the outcome wanted if both are possible.
+        ``preferred`` gives the outcome wanted if both are possible. ``part`` tells the conditions apart that
+        are combined at one site.
         """
         if isinstance(truth, bool):
             return truth
@@ -118,7 +120,7 @@ class Decisions:
         if settled is not None:
             return settled
         if isinstance(truth, Combination):
-            return self._decide_parts(truth, preferred, site)
+            return self._decide_parts(truth, preferred, site, part)
         ordinal = len(self.taken)
         on_data = rests_on_data(truth)
         if ordinal in self._forced:
@@ -126,7 +128,9 @@ class Decisions:
         else:
             outcome = preferred() != (on_data and self._against_data)
         about = _only_input(truth.expression)
-        self.taken.append(Decision(self._domain.key(truth), _text(truth), outcome, site, about, on_data))
+        self.taken.append(
+            Decision(self._domain.key(truth), _text(truth), outcome, site, about, on_data, part)
+        )
         self._assume(truth, outcome)
         if ordinal in self._forced and about is not None:
             self._settle_small(truth.expression)
@@ -144,18 +148,23 @@ class Decisions:
             self._equations.append((dict(key), known.low))  # type: ignore[call-overload]
             self._solve()
 
-    def _decide_parts(self, truth: Combination, preferred: Callable[[], bool], site: int) -> bool | None:
+    def _decide_parts(
+        self, truth: Combination, preferred: Callable[[], bool], site: int, part: int
+    ) -> bool | None:
         """Decide the parts one by one, the last one so that the whole comes out as preferred."""
         if truth.operator == "not":
-            inner = self.decide(truth.parts[0], lambda: not preferred(), site)
+            inner = self.decide(truth.parts[0], lambda: not preferred(), site, part)
             return None if inner is None else not inner
         if truth.operator == "xor":
-            both = [self.decide(part, lambda: False, site) for part in truth.parts]
+            both = [
+                self.decide(one, lambda: False, site, 2 * part + number)
+                for number, one in enumerate(truth.parts, 1)
+            ]
             return None if None in both else both[0] != both[1]
         neutral = truth.operator == "and"
-        for position, part in enumerate(truth.parts):
-            last = position == len(truth.parts) - 1
-            outcome = self.decide(part, preferred if last else lambda: neutral, site)
+        for number, one in enumerate(truth.parts, 1):
+            wanted = preferred if number == len(truth.parts) else lambda: neutral
+            outcome = self.decide(one, wanted, site, 2 * part + number)
             if outcome is None or outcome != neutral:
                 return outcome
         return neutral

@@ -345,14 +345,15 @@ def _turned(
     polls: frozenset[int],
     tables: Mapping[int, int],
 ) -> Iterator[dict[int, bool]]:
-    """For each place, its first decision the other way, those before it as they were; ``polls`` excepted.
+    """For each condition of each place, its first decision the other way, those before it as they were.
 
-    ``tables`` are the sizes of jump tables, by the index of the branch: each of their targets is taken.
+    The places ``polls`` are left out; ``tables`` are the sizes of jump tables, by the index of the branch:
+    each of their targets is taken.
     """
-    sites: dict[int, int] = {}
+    sites: dict[tuple[int, int], int] = {}
     for ordinal, decision in enumerate(first.decisions):
         if decision.site not in polls:
-            sites.setdefault(decision.site, ordinal)
+            sites.setdefault((decision.site, decision.part), ordinal)
     if len(sites) > limits.turns:
         left = len(sites) - limits.turns
         one_way = (
