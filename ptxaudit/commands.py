@@ -170,7 +170,7 @@ def limits_of(settings: "Settings", given: tuple[str, ...]) -> Limits:
     for text in given:
         name, _, number = text.partition("=")
         if name not in NAMES or not re.fullmatch(r"[1-9][0-9]{0,15}", number):
-            expected = f"NAME=NUMBER with NAME one of {', '.join(NAMES)}"
+            expected = f"NAME=NUMBER with NAME one of {', '.join(NAMES)} and NUMBER a whole number from 1"
             raise UsageError(f"--limit: found {text!r}, expected {expected}")
         values[name] = int(number)
     return Limits().changed(values)

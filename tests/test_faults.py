@@ -186,7 +186,9 @@ def test_an_image_of_too_many_functions_is_not_read(run: Run, capfd: pytest.Capt
 def test_a_limit_that_is_not_known_is_an_error(run: Run, capfd: pytest.CaptureFixture[str]) -> None:
     for wrong in ("kernel-second=3", "kernel-seconds=0", "kernel-seconds", "kernel-seconds=1e3"):
         assert run("good.ptx", "--limit", wrong) == 2
-        assert "expected NAME=NUMBER with NAME one of nesting, " in capfd.readouterr().err
+        said = capfd.readouterr().err
+        assert "expected NAME=NUMBER with NAME one of nesting, " in said
+        assert "and NUMBER a whole number from 1" in said
     Path("ptxaudit.toml").write_text("[limits]\nkernel-seconds = 0\n")
     assert run("good.ptx") == 2
     assert "limits.kernel-seconds" in capfd.readouterr().err
