@@ -39,12 +39,13 @@ class Budget:
 
     def grants(self, walk: ClockWalk) -> bool:
         """Grant a walk, whose steps then count, or refuse it and all that would come later."""
-        if self._refused is None and self.walked + walk.work > self.steps:
+        steps = walk.work
+        if self._refused is None and self.walked + steps > self.steps:
             self._refused = f"the search for races would have taken more than {self.steps} steps in all"
         if self._refused is None and walk.clock_bytes > _MOST_CLOCK_BYTES:
             self._refused = "the search for races would have taken more than 256 MB for clocks"
         if self._refused is None:
-            self.walked += walk.work
+            self.walked += steps
         return self._refused is None
 
     def __str__(self) -> str:

@@ -154,10 +154,9 @@ class ClockWalk:
 
     def _make_room(self) -> None:
         """Clocks that know of nothing; which proxies were passed matters to async-proxy accesses alone."""
-        rows = KINDS if self.through_async_proxy else PROXIED
         for agents in self.agents_of_warp:
             for agent in agents:
-                agent.clocks = np.zeros((rows, len(self.completions)), dtype=np.int32)
+                agent.clocks = np.zeros((self._rows, len(self.completions)), dtype=np.int32)
 
     # The walk ----------------------------------------------------------------------------------------
 
@@ -204,7 +203,11 @@ class ClockWalk:
 
     @property
     def _clock_size(self) -> int:
-        return (KINDS if self.through_async_proxy else PROXIED) * len(self.completions)
+        return self._rows * len(self.completions)
+
+    @property
+    def _rows(self) -> int:
+        return KINDS if self.through_async_proxy else PROXIED
 
     def _tick(self, agent: Agent) -> int:
         """Advance an agent's own component; its index."""

@@ -133,6 +133,7 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
         else sass_evaluate.compile_evaluation
     )
     joins = graph.immediate_post_dominators
+    looped = frozenset(block for loop in graph.loops for block in loop.blocks)
     blocks: list[BlockProgram] = []
     for block in function.blocks:
         leaving = _exit_of(block, analysis, relevant, joins)
@@ -149,7 +150,7 @@ def compile_program(analysis: FunctionAnalysis, with_global: bool = False) -> Pr
             for index in range(block.start, block.end)
             if index in kept and (index != branch or index in uses)
         ]
-        if not any(block.id in loop.blocks for loop in graph.loops):
+        if block.id not in looped:
             _mark_settling(operations, seeds)
         blocks.append(BlockProgram(operations, leaving))
     return Program(analysis, blocks, joins, kept, _weights(blocks))
@@ -402,8 +403,8 @@ def _mark_settling(operations: Sequence[Operation], seeds: Container[int]) -> No
 
     So it is settled before anything rests on it. What a register holds under an undecided guard is one of two
     values; what is computed from it then stays unknown, also once the guard of the event has been decided.
-    Only for blocks outside of loops: of the decisions of one place the first alone is turned, and what is
-    unknown must not become known where the others matter.
+    Only for blocks outside of loops: of the decisions about one condition the first alone is turned, and what
+    is unknown must not become known where the others matter.
     """
     following: dict[tuple[str, bool], int] = {}
     for operation in reversed(operations):
